@@ -1,0 +1,118 @@
+"""Every error that the runtime raises. Each says what happened, what was kept and what to do.
+
+    IntermissionError
+    ├── AlreadyConsumedError         the run's events have a consumer already
+    ├── LlmCallsLimitExceededError   the run asked the model more often than its limit
+    ├── ModelError                   a model call failed; `kind` says how
+    ├── RunInterruptedError          the run ended without an outcome of its own
+    ├── SessionClosedError           the runner closed before the run began
+    └── SessionNotFoundError         the log holds no such session
+
+Errors of the event log are `intermission_storage.StorageError` and its kin.
+"""
+
+from enum import StrEnum
+
+__all__ = [
+    "AlreadyConsumedError",
+    "IntermissionError",
+    "LlmCallsLimitExceededError",
+    "ModelError",
+    "ModelErrorKind",
+    "RunInterruptedError",
+    "SessionClosedError",
+    "SessionNotFoundError",
+]
+
+
+class IntermissionError(Exception):
+    """Root of the runtime's errors."""
+
+
+class AlreadyConsumedError(IntermissionError):
+    """A run has one stream of events, and somebody iterates it already. The run is not touched."""
+
+
+class LlmCallsLimitExceededError(IntermissionError):
+    """The run would have asked a model more often than `RunConfig.max_llm_calls` allows.
+
+    What was stored before is kept. Raise the limit, or look for a loop between the model and a tool.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the run reached its limit of {limit} model calls (RunConfig.max_llm_calls). "
+            "What was stored before is kept."
+        )
+        self.limit = limit
+
+
+class ModelErrorKind(StrEnum):
+    """What went wrong in a model call."""
+
+    AUTHENTICATION = "authentication"
+    RATE_LIMIT = "rate_limit"
+    TIMEOUT = "timeout"
+    NETWORK = "network"
+    SERVICE = "service"
+    VALIDATION = "validation"
+    CONFIGURATION = "configuration"
+    CANCELLED = "cancelled"
+    OTHER = "other"
+
+
+class ModelError(IntermissionError):
+    """A model call failed; no answer of it is kept.
+
+    Attributes:
+        kind: What went wrong.
+        status: The HTTP status of the answer, if there was one.
+        retryable: Whether the same call may well succeed later.
+        retry_after: Seconds that the service asks to wait, if it said so.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ModelErrorKind,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.status = status
+        self.retry_after = retry_after
+        self.retryable = kind in {
+            ModelErrorKind.RATE_LIMIT,
+            ModelErrorKind.TIMEOUT,
+            ModelErrorKind.NETWORK,
+            ModelErrorKind.SERVICE,
+        }
+
+
+class RunInterruptedError(IntermissionError):
+    """The run did not complete, and no error of its own explains it; `status` says how it ended."""
+
+    def __init__(self, invocation_id: str | None, status: str, reason: str) -> None:
+        because = f" ({reason})" if reason else ""
+        super().__init__(
+            f"run {invocation_id} ended {status}{because} and did not complete. "
+            "What was shown as final is kept."
+        )
+        self.invocation_id = invocation_id
+        self.status = status
+
+
+class SessionClosedError(IntermissionError):
+    """The runner is closed, or was closed before this run began. Nothing of the run was stored."""
+
+
+class SessionNotFoundError(IntermissionError):
+    """The log holds no such session. Check app name, user id and session id: all three make the key."""
+
+    def __init__(self, app: str, user_id: str, session_id: str) -> None:
+        super().__init__(
+            f"app {app!r} has no session {session_id!r} of user {user_id!r} in this log. "
+            "App name, user id and session id together make the key; a session begins with its first run."
+        )

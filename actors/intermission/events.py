@@ -1,0 +1,255 @@
+"""What happened in a session: frozen events, in the JSON that ADK's clients use."""
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from intermission.content import Content, FunctionCall, FunctionResponse
+
+__all__ = ["Event", "EventActions", "Usage", "new_event_id"]
+
+
+def new_event_id() -> str:
+    """Return an id for an event that no other event has."""
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens that a model reported.
+
+    `complete` is false when some call's tokens are not known, so that the sums are lower bounds.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+    complete: bool = True
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.total_tokens + other.total_tokens,
+            self.complete and other.complete,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        data: dict[str, Any] = {
+            "promptTokenCount": self.input_tokens,
+            "candidatesTokenCount": self.output_tokens,
+            "totalTokenCount": self.total_tokens,
+        }
+        return data if self.complete else data | {"complete": False}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read the JSON form."""
+        return cls(
+            data.get("promptTokenCount", 0),
+            data.get("candidatesTokenCount", 0),
+            data.get("totalTokenCount", 0),
+            data.get("complete", True),
+        )
+
+
+def _no_mapping() -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventActions:
+    """What an event does beside saying something.
+
+    Attributes:
+        skip_summarization: The response ends the turn; no model sums it up.
+        state_delta: Changes of the session's state; `None` removes a key.
+        artifact_delta: Artifact name to its new version.
+        deleted_artifact_ids: Names of artifacts that were deleted.
+        transfer_to_agent: Name of the agent that goes on.
+        escalate: The enclosing loop ends.
+        requested_auth_configs: Call id to the authentication that it asks for.
+        requested_tool_confirmations: Call id to the confirmation that it asks for.
+        end_of_agent: The author has finished its part of the invocation.
+        agent_state: The author's checkpoint.
+        compaction: A summary that stands for older events.
+    """
+
+    skip_summarization: bool = False
+    state_delta: Mapping[str, Any] = field(default_factory=_no_mapping)
+    artifact_delta: Mapping[str, int] = field(default_factory=_no_mapping)
+    deleted_artifact_ids: tuple[str, ...] = ()
+    transfer_to_agent: str | None = None
+    escalate: bool = False
+    requested_auth_configs: Mapping[str, Any] = field(default_factory=_no_mapping)
+    requested_tool_confirmations: Mapping[str, Any] = field(default_factory=_no_mapping)
+    end_of_agent: bool = False
+    agent_state: Mapping[str, Any] | None = None
+    compaction: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form; what is not set is left out, but for the maps that ADK's clients expect."""
+        data: dict[str, Any] = {
+            "stateDelta": dict(self.state_delta),
+            "artifactDelta": dict(self.artifact_delta),
+            "requestedAuthConfigs": dict(self.requested_auth_configs),
+            "requestedToolConfirmations": dict(self.requested_tool_confirmations),
+        }
+        optional: dict[str, Any] = {
+            "skipSummarization": self.skip_summarization,
+            "deletedArtifactIds": list(self.deleted_artifact_ids),
+            "transferToAgent": self.transfer_to_agent,
+            "escalate": self.escalate,
+            "endOfAgent": self.end_of_agent,
+        }
+        data |= {name: value for name, value in optional.items() if value}
+        # An empty checkpoint is a checkpoint, so these are left out only when there is none.
+        if self.agent_state is not None:
+            data["agentState"] = dict(self.agent_state)
+        if self.compaction is not None:
+            data["compaction"] = dict(self.compaction)
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read the JSON form; `endInvocation` is read as the `endOfAgent` that it is an alias of."""
+        return cls(
+            skip_summarization=bool(data.get("skipSummarization")),
+            state_delta=data.get("stateDelta") or {},
+            artifact_delta=data.get("artifactDelta") or {},
+            deleted_artifact_ids=tuple(data.get("deletedArtifactIds") or ()),
+            transfer_to_agent=data.get("transferToAgent"),
+            escalate=bool(data.get("escalate")),
+            requested_auth_configs=data.get("requestedAuthConfigs") or {},
+            requested_tool_confirmations=data.get("requestedToolConfirmations") or {},
+            end_of_agent=bool(data.get("endOfAgent") or data.get("endInvocation")),
+            agent_state=data.get("agentState"),
+            compaction=data.get("compaction"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened in a session.
+
+    Attributes:
+        id: Unique.
+        invocation_id: The run that it belongs to.
+        author: `"user"`, or the name of the agent.
+        timestamp: Seconds since the epoch. Clocks order nothing: `seq` does.
+        content: What was said.
+        partial: A piece of a message in the making: shown, never stored.
+        actions: What the event does beside saying something.
+        long_running_tool_ids: Ids of calls in it that are answered later.
+        branch: Names of the parallel branches that it belongs to, joined by dots.
+        usage: Tokens of the model call that made it.
+        error_code: Short name of an error, if the event reports one.
+        error_message: The error's text.
+        interrupted: A live model stream was interrupted.
+        turn_complete: A live model's turn is complete.
+        seq: The number of its record in the session: rising, with holes. `None` before it is stored,
+            and for partials.
+        shown: How many characters of its text partials have shown before. Not stored, not in the JSON,
+            not compared.
+    """
+
+    id: str = field(default_factory=new_event_id)
+    invocation_id: str
+    author: str
+    timestamp: float
+    content: Content | None = None
+    partial: bool = False
+    actions: EventActions = field(default_factory=EventActions)
+    long_running_tool_ids: tuple[str, ...] = ()
+    branch: str | None = None
+    usage: Usage | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    interrupted: bool = False
+    turn_complete: bool | None = None
+    seq: int | None = None
+    shown: int = field(default=0, repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        """Its text parts joined, thoughts left out; `""` if there is none."""
+        return "" if self.content is None else self.content.text
+
+    @property
+    def delta(self) -> str:
+        """What is new to show: a partial's text; of any other event only what no partial has shown."""
+        return self.text[self.shown :]
+
+    @property
+    def function_calls(self) -> tuple[FunctionCall, ...]:
+        """The calls in it, in order."""
+        return () if self.content is None else self.content.function_calls
+
+    @property
+    def function_responses(self) -> tuple[FunctionResponse, ...]:
+        """The responses in it, in order."""
+        return () if self.content is None else self.content.function_responses
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it ends its author's turn: an answer, a long-running call, or a response not summed up."""
+        if self.actions.skip_summarization or self.long_running_tool_ids:
+            return True
+        return not (self.partial or self.function_calls or self.function_responses or self.is_checkpoint)
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """Whether it only records progress: no content, but an agent's state or its end."""
+        return self.content is None and (self.actions.agent_state is not None or self.actions.end_of_agent)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, in camelCase; what is not set is left out."""
+        data: dict[str, Any] = {
+            "id": self.id,
+            "invocationId": self.invocation_id,
+            "author": self.author,
+            "timestamp": self.timestamp,
+            "actions": self.actions.to_dict(),
+        }
+        optional: dict[str, Any] = {
+            "content": None if self.content is None else self.content.to_dict(),
+            "partial": self.partial or None,
+            "longRunningToolIds": list(self.long_running_tool_ids) or None,
+            "branch": self.branch,
+            "usageMetadata": None if self.usage is None else self.usage.to_dict(),
+            "errorCode": self.error_code,
+            "errorMessage": self.error_message,
+            "interrupted": self.interrupted or None,
+            "turnComplete": self.turn_complete,
+            "seq": self.seq,
+        }
+        return data | {name: value for name, value in optional.items() if value is not None}
+
+    def to_json(self) -> str:
+        """Return `to_dict` as a line of JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read the JSON form. Unknown names are left aside."""
+        content, usage = data.get("content"), data.get("usageMetadata")
+        return cls(
+            id=data["id"],
+            invocation_id=data["invocationId"],
+            author=data["author"],
+            timestamp=data["timestamp"],
+            content=None if content is None else Content.from_dict(content),
+            partial=bool(data.get("partial")),
+            actions=EventActions.from_dict(data.get("actions") or {}),
+            long_running_tool_ids=tuple(data.get("longRunningToolIds") or ()),
+            branch=data.get("branch"),
+            usage=None if usage is None else Usage.from_dict(usage),
+            error_code=data.get("errorCode"),
+            error_message=data.get("errorMessage"),
+            interrupted=bool(data.get("interrupted")),
+            turn_complete=data.get("turnComplete"),
+            seq=data.get("seq"),
+        )

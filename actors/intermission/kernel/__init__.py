@@ -1,0 +1,1 @@
+"""What actors stand on: the actor base, replies, clocks."""

@@ -1,0 +1,35 @@
+"""`SessionKey`: which session. App, user and session id together, never one of them alone."""
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+__all__ = ["SessionKey"]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """The name of one session. Equal session ids of two users are two sessions.
+
+    Raises:
+        TypeError: A part is not a `str`.
+        ValueError: A part is empty.
+    """
+
+    app: str
+    user_id: str
+    session_id: str
+
+    def __post_init__(self) -> None:
+        for name in ("app", "user_id", "session_id"):
+            value: object = getattr(self, name)
+            if not isinstance(value, str):
+                raise TypeError(f"{name} must be a str, not {type(value).__name__}")
+            if not value:
+                raise ValueError(f"{name} must not be empty")
+
+    @property
+    def stream(self) -> str:
+        """The name of the session's stream in the log; no two keys share one, whatever their characters."""
+        return "/".join(
+            quote(part, safe="", errors="surrogatepass") for part in (self.app, self.user_id, self.session_id)
+        )
