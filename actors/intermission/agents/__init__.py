@@ -1,0 +1,8 @@
+"""Agents: generators of effects. No thread and no I/O in them."""
+
+from intermission.agents.app import App
+from intermission.agents.base import AgentContext, BaseAgent
+from intermission.agents.effects import CallModel, CallTools, Emit
+from intermission.agents.llm import LlmAgent
+
+__all__ = ["AgentContext", "App", "BaseAgent", "CallModel", "CallTools", "Emit", "LlmAgent"]

@@ -1,0 +1,74 @@
+"""`BaseAgent`, what every agent is, and `AgentContext`, what an agent knows of its run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from intermission.agents.effects import Steps
+from intermission.config import RunConfig
+from intermission.events import Event
+from intermission.kernel.clock import Clock
+
+__all__ = ["AgentContext", "BaseAgent", "check_name"]
+
+
+def check_name(what: str, name: str) -> None:
+    """Refuse a name that ADK's clients could not take.
+
+    Raises:
+        ValueError: It is no identifier of letters, digits and underscores, or it is `"user"`.
+    """
+    if not (name.isidentifier() and name.isascii()) or name == "user":
+        raise ValueError(
+            f"{what} {name!r} must be an identifier (letters, digits, underscores; no digit first) "
+            "and not 'user', which names the person"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentContext:
+    """What an agent knows of the run that it serves.
+
+    Attributes:
+        invocation_id: The run.
+        user_id: The session's user.
+        session_id: The session.
+        config: The run's settings.
+        events: The session's events so far, oldest first, this run's own among them as they are stored.
+        clock: The run's time.
+    """
+
+    invocation_id: str
+    user_id: str
+    session_id: str
+    config: RunConfig
+    events: Sequence[Event]
+    clock: Clock
+
+    def event(self, author: str, **fields: Any) -> Event:
+        """Return a new event of this run, stamped now; `fields` are those of `Event`."""
+        return Event(invocation_id=self.invocation_id, author=author, timestamp=self.clock.time(), **fields)
+
+
+class BaseAgent:
+    """An agent: a name, and `run`, a generator of effects.
+
+    Args:
+        name: An identifier; not `"user"`.
+        description: What the agent is for, in a line.
+
+    Raises:
+        ValueError: The name cannot be used.
+    """
+
+    def __init__(self, name: str, *, description: str = "") -> None:
+        check_name("agent name", name)
+        self.name = name
+        self.description = description
+
+    def run(self, context: AgentContext) -> Steps:
+        """Yield effects, one at a time; each is done, and its answer sent in, before the next is asked for.
+
+        Called on the run's thread. An error of an effect is raised at its `yield`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define run()")

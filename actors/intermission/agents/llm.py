@@ -1,0 +1,90 @@
+"""`LlmAgent`: asks a model, runs the tools that it calls, asks again, until it answers."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from intermission.agents.base import AgentContext, BaseAgent
+from intermission.agents.contents import conversation
+from intermission.agents.effects import Steps, call_model, call_tools, emit
+from intermission.content import Content, Part
+from intermission.events import Usage
+from intermission.models.base import Model, ModelRequest
+from intermission.tools.base import Tool
+from intermission.tools.function import FunctionTool
+
+__all__ = ["LlmAgent"]
+
+
+class LlmAgent(BaseAgent):
+    """An agent that a language model drives.
+
+    Args:
+        name: An identifier; not `"user"`.
+        model: The model to ask.
+        instruction: The system instruction.
+        description: What the agent is for, in a line.
+        tools: Tools, or plain functions, which become `FunctionTool`s.
+
+    Raises:
+        ValueError: The name cannot be used, or two tools share one.
+        TypeError: A function cannot be a tool.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: Model,
+        *,
+        instruction: str = "",
+        description: str = "",
+        tools: Sequence[Tool | Callable[..., Any]] = (),
+    ) -> None:
+        super().__init__(name, description=description)
+        self.model = model
+        self.instruction = instruction
+        self.tools: dict[str, Tool] = {}
+        for given in tools:
+            tool = given if isinstance(given, Tool) else FunctionTool(given)
+            if tool.declaration.name in self.tools:
+                raise ValueError(f"agent {name!r} has two tools named {tool.declaration.name!r}")
+            self.tools[tool.declaration.name] = tool
+
+    def run(self, context: AgentContext) -> Steps:
+        """See `BaseAgent.run`: ask the model, run the tools that it calls, and again until it calls none."""
+        while True:
+            generated = yield from call_model(self.model, self._request(context), self.name)
+            answer = context.event(
+                self.name,
+                content=_with_call_ids(generated.response.content),
+                usage=generated.response.usage or Usage(complete=False),
+                shown=generated.shown,
+            )
+            yield from emit(answer)
+            if not answer.function_calls:
+                return
+            responses = yield from call_tools(answer.function_calls, self.tools)
+            parts = tuple(Part(function_response=response) for response in responses)
+            yield from emit(context.event(self.name, content=Content("user", parts)))
+
+    def _request(self, context: AgentContext) -> ModelRequest:
+        return ModelRequest(
+            contents=conversation(context.events),
+            instruction=self.instruction,
+            tools=tuple(tool.declaration for tool in self.tools.values()),
+            streaming=context.config.streaming,
+        )
+
+
+def _with_call_ids(content: Content) -> Content:
+    # Providers repeat ids and leave them out, so a call's id is never theirs.
+    return Content(
+        content.role,
+        tuple(
+            part
+            if part.function_call is None
+            else replace(part, function_call=replace(part.function_call, id=f"call-{uuid.uuid4().hex}"))
+            for part in content.parts
+        ),
+    )

@@ -1,0 +1,13 @@
+"""Language models: the protocol, and the providers that speak it.
+
+base.py              what an agent asks of a model: `Model`, `ModelRequest`, `ModelResponse`
+chat_completions.py  `ChatCompletions`, on chat_request.py (there) and chat_answer.py (back)
+http.py              the one user of `requests`
+sse.py               streams of server-sent events
+failures.py          a provider's failures as `ModelError`
+"""
+
+from intermission.models.base import Model, ModelRequest, ModelResponse, ToolDeclaration
+from intermission.models.chat_completions import ChatCompletions
+
+__all__ = ["ChatCompletions", "Model", "ModelRequest", "ModelResponse", "ToolDeclaration"]

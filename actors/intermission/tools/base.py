@@ -1,0 +1,50 @@
+"""`Tool`: what a model can call, and `ToolContext`: what a call knows of its run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from intermission.errors import IntermissionError
+from intermission.models.base import ToolDeclaration
+
+__all__ = ["Tool", "ToolArgumentError", "ToolContext"]
+
+
+class ToolArgumentError(IntermissionError):
+    """A model called a tool with arguments that it does not take; the text is for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a tool may know of the call that it serves.
+
+    Attributes:
+        function_call_id: The call's id, unique in the session: the key for effects that must not double.
+        invocation_id: The run.
+        user_id: The session's user.
+        session_id: The session.
+    """
+
+    function_call_id: str
+    invocation_id: str
+    user_id: str
+    session_id: str
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """A tool. `FunctionTool` makes one of a plain function."""
+
+    @property
+    def declaration(self) -> ToolDeclaration:
+        """What the model is told of it."""
+        ...
+
+    def call(self, args: Mapping[str, Any], context: ToolContext) -> Mapping[str, Any]:
+        """Do it, on a thread that may block, and return plain values for the model.
+
+        Raises:
+            ToolArgumentError: The arguments do not fit; the model is told how.
+            Exception: Anything else is logged, and the model is told that the tool failed.
+        """
+        ...

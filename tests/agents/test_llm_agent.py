@@ -1,0 +1,100 @@
+"""The agent as a generator of effects: no thread, no model, plain lists."""
+
+from typing import Any
+
+import pytest
+
+from intermission import (
+    AgentContext,
+    Content,
+    Event,
+    FunctionCall,
+    FunctionResponse,
+    LlmAgent,
+    RunConfig,
+    Usage,
+)
+from intermission.agents.effects import CallModel, CallTools, Emit, Generated
+from intermission.kernel.clock import SystemClock
+from intermission.models import ModelRequest, ModelResponse
+from intermission.testing import ScriptedModel
+
+
+def look(where: str) -> str:
+    """Look."""
+    return where
+
+
+def context(**fields: Any) -> AgentContext:
+    events = [Event(invocation_id="e", author="user", timestamp=0.0, content=Content.user("hi"))]
+    known: dict[str, Any] = {"config": RunConfig(), "events": events, **fields}
+    return AgentContext(invocation_id="e", user_id="u", session_id="s", clock=SystemClock(), **known)
+
+
+def whole(content: Content, usage: Usage | None = None, shown: int = 0) -> Generated:
+    return Generated(ModelResponse(content=content, usage=usage), shown)
+
+
+def test_the_agent_asks_the_model_with_its_instruction_its_tools_and_the_conversation() -> None:
+    agent = LlmAgent("agent", ScriptedModel(), instruction="Be brief.", tools=[look])
+    effect = next(agent.run(context(config=RunConfig(streaming=True))))
+
+    assert isinstance(effect, CallModel)
+    assert effect.author == "agent"
+    assert effect.request == ModelRequest(
+        contents=(Content.user("hi"),),
+        instruction="Be brief.",
+        tools=(agent.tools["look"].declaration,),
+        streaming=True,
+    )
+
+
+def test_an_answer_without_calls_is_emitted_and_ends_the_agent() -> None:
+    steps = LlmAgent("agent", ScriptedModel()).run(context())
+    next(steps)
+    effect = steps.send(whole(Content.model("Hello"), Usage(1, 2, 3), shown=5))
+
+    assert isinstance(effect, Emit)
+    assert effect.event.content == Content.model("Hello")
+    assert effect.event.usage == Usage(1, 2, 3)
+    assert effect.event.delta == ""
+    with pytest.raises(StopIteration):
+        steps.send(effect.event)
+
+
+def test_calls_are_emitted_then_run_then_answered_then_the_model_is_asked_again() -> None:
+    agent = LlmAgent("agent", ScriptedModel(), tools=[look])
+    steps = agent.run(context())
+    next(steps)
+    asked = steps.send(whole(Content.model("One moment", calls=[FunctionCall("", "look", {"where": "a"})])))
+    assert isinstance(asked, Emit)
+    (call,) = asked.event.function_calls
+    tools = steps.send(asked.event)
+    assert tools == CallTools((call,), agent.tools)
+    answered = steps.send((FunctionResponse(call.id, "look", {"result": "a"}),))
+    assert isinstance(answered, Emit)
+    assert answered.event.function_responses == (FunctionResponse(call.id, "look", {"result": "a"}),)
+    assert isinstance(steps.send(answered.event), CallModel)
+
+
+def test_ids_that_a_provider_gives_its_calls_are_not_used() -> None:
+    steps = LlmAgent("agent", ScriptedModel()).run(context())
+    next(steps)
+    twice = [FunctionCall("call_1", "look", {}), FunctionCall("call_1", "look", {})]
+    effect = steps.send(whole(Content.model(calls=twice)))
+
+    assert isinstance(effect, Emit)
+    ids = {call.id for call in effect.event.function_calls}
+    assert len(ids) == 2
+    assert "call_1" not in ids
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="two tools named 'look'"):
+        LlmAgent("agent", ScriptedModel(), tools=[look, look])
+
+
+@pytest.mark.parametrize("name", ["", "user", "two words", "1st", "ünïcode", "a-b"])
+def test_a_name_that_adks_clients_could_not_take_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="must be an identifier"):
+        LlmAgent(name, ScriptedModel())

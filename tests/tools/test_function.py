@@ -1,0 +1,169 @@
+import datetime
+import functools
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field
+
+import tree
+from intermission import FunctionTool, ToolContext
+from intermission.tools import ToolArgumentError
+
+CONTEXT = ToolContext(function_call_id="c1", invocation_id="e-1", user_id="u", session_id="s")
+
+
+def ship(order_id: str, count: Annotated[int, Field(description="How many.", ge=1)] = 1) -> dict[str, Any]:
+    """Ship an order."""
+    return {"order": order_id, "count": count}
+
+
+def test_the_schema_comes_from_the_signature_and_the_description_from_the_docstring() -> None:
+    declaration = FunctionTool(ship).declaration
+
+    assert declaration.name == "ship"
+    assert declaration.description == "Ship an order."
+    assert declaration.parameters == {
+        "type": "object",
+        "properties": {
+            "order_id": {"type": "string"},
+            "count": {"type": "integer", "minimum": 1, "description": "How many.", "default": 1},
+        },
+        "required": ["order_id"],
+    }
+
+
+def test_arguments_are_checked_and_converted_before_the_function_sees_them() -> None:
+    assert FunctionTool(ship).call({"order_id": "7", "count": "3"}, CONTEXT) == {"order": "7", "count": 3}
+    assert FunctionTool(ship).call({"order_id": "7"}, CONTEXT) == {"order": "7", "count": 1}
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ({}, "order_id: Field required"),
+        ({"order_id": "7", "count": 0}, "count: Input should be greater than or equal to 1"),
+        ({"order_id": "7", "colour": "red"}, "colour: Extra inputs are not permitted"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named_and_the_function_is_not_called(
+    args: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ToolArgumentError, match=problem):
+        FunctionTool(ship).call(args, CONTEXT)
+
+
+def test_the_context_is_found_by_name_and_not_shown_to_the_model() -> None:
+    def by_name(x: int, tool_context: Any) -> Any:
+        return {"id": tool_context.function_call_id}
+
+    tool = FunctionTool(by_name)
+
+    assert list(tool.declaration.parameters["properties"]) == ["x"]
+    assert tool.call({"x": 1}, CONTEXT) == {"id": "c1"}
+
+
+def test_the_context_is_found_by_annotation() -> None:
+    def by_annotation(where: ToolContext) -> Any:
+        return {"session": where.session_id}
+
+    assert FunctionTool(by_annotation).call({}, CONTEXT) == {"session": "s"}
+
+
+def test_a_parameter_may_have_any_name() -> None:
+    def awkward(model_config: int, copy: int, schema: int, self: int, json: int = 5) -> Any:
+        return [model_config, copy, schema, self, json]
+
+    args = {"model_config": 1, "copy": 2, "schema": 3, "self": 4}
+
+    assert FunctionTool(awkward).call(args, CONTEXT) == {"result": [1, 2, 3, 4, 5]}
+
+
+@dataclass
+class Parcel:
+    sent: datetime.date
+    kind: Literal["letter", "box"]
+
+
+def test_a_result_that_is_no_dict_is_answered_under_result() -> None:
+    def weigh() -> float:
+        return 1.5
+
+    assert FunctionTool(weigh).call({}, CONTEXT) == {"result": 1.5}
+
+
+def test_dataclasses_dates_tuples_and_sets_become_plain_values() -> None:
+    def parcel() -> Any:
+        return {"parcel": Parcel(datetime.date(2026, 1, 2), "box"), "size": (1, 2), "tags": {"a"}}
+
+    assert FunctionTool(parcel).call({}, CONTEXT) == {
+        "parcel": {"sent": "2026-01-02", "kind": "box"},
+        "size": [1, 2],
+        "tags": ["a"],
+    }
+
+
+def test_a_dataclass_can_be_an_argument() -> None:
+    def send(parcel: Parcel) -> str:
+        return f"{parcel.kind} of {parcel.sent.year}"
+
+    args = {"parcel": {"sent": "2026-01-02", "kind": "box"}}
+
+    assert FunctionTool(send).call(args, CONTEXT) == {"result": "box of 2026"}
+
+
+def test_a_parameter_that_a_model_cannot_give_is_refused_when_the_tool_is_built() -> None:
+    def spread(*args: int) -> None: ...
+
+    def positional(x: int, /) -> None: ...
+
+    def strange(x: threading_lock) -> None: ...
+
+    for func, problem in [(spread, r"\*args"), (positional, "x: int"), (strange, "no JSON schema")]:
+        with pytest.raises(TypeError, match=problem):
+            FunctionTool(func)
+
+
+class threading_lock:
+    pass
+
+
+def test_a_coroutine_function_is_refused_when_the_tool_is_built() -> None:
+    async def later() -> None: ...
+
+    with pytest.raises(TypeError, match="'later' is async"):
+        FunctionTool(later)
+
+
+def test_a_callable_without_a_name_must_be_given_one() -> None:
+    bound = functools.partial(ship, count=2)
+    with pytest.raises(TypeError, match="needs name="):
+        FunctionTool(bound)
+
+    assert FunctionTool(bound, name="ship_two").call({"order_id": "7"}, CONTEXT) == {"order": "7", "count": 2}
+
+
+def test_an_object_that_can_be_called_can_be_a_tool() -> None:
+    class Scales:
+        """Weigh."""
+
+        def __call__(self, item: str, where: ToolContext) -> str:
+            return f"{item} in {where.session_id}"
+
+    tool = FunctionTool(Scales(), name="weigh")
+
+    assert tool.declaration.description == "Weigh."
+    assert tool.call({"item": "box"}, CONTEXT) == {"result": "box in s"}
+
+
+def test_an_annotation_that_cannot_be_resolved_is_refused_when_the_tool_is_built() -> None:
+    def hidden(x: "Nowhere") -> None: ...  # type: ignore[name-defined] # noqa: F821 - this is the point
+
+    with pytest.raises(TypeError, match="'hidden': an annotation cannot be resolved: name 'Nowhere'"):
+        FunctionTool(hidden)
+
+
+def test_pydantic_is_imported_only_when_the_first_tool_is_built() -> None:
+    program = "import sys, intermission; sys.exit('pydantic' in sys.modules)"
+    tree.run(sys.executable, "-c", program).check()
