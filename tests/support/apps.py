@@ -1,0 +1,51 @@
+"""The smallest app there is, and looks into what a run left in the log."""
+
+from collections.abc import Callable
+from typing import Any
+
+from intermission import App, BaseAgent, LlmAgent
+from intermission.keys import SessionKey
+from intermission.models import Model
+from intermission_storage import EventLog, Record
+
+__all__ = ["APP", "KEY", "app_of", "app_with", "kinds", "records", "runs_in_order"]
+
+APP = "app"
+KEY = {"user_id": "u", "session_id": "s"}
+
+
+def app_of(agent: BaseAgent) -> App:
+    """An app of this agent."""
+    return App(APP, agent)
+
+
+def app_with(model: Model, *tools: Callable[..., Any]) -> App:
+    """An app of one LLM agent."""
+    return app_of(LlmAgent("agent", model, tools=tools))
+
+
+def records(log: EventLog, user_id: str = "u", session_id: str = "s") -> list[Record]:
+    """All records of a session."""
+    return log.read(SessionKey(APP, user_id, session_id).stream)
+
+
+def kinds(log: EventLog) -> list[str]:
+    """The kinds of the session's records, in order."""
+    return [record.kind for record in records(log)]
+
+
+def runs_in_order(log: EventLog) -> list[str]:
+    """The invocation ids in the log, in order, asserting that no two runs interleave and each has one end."""
+    finished: list[str] = []
+    current: str | None = None
+    for record in records(log)[1:]:
+        invocation = record.data["invocationId"]
+        if record.kind == "run_started":
+            assert current is None, f"run {invocation} begins inside {current}"
+            current = invocation
+        assert invocation == current, f"a record of {invocation} stands in {current}"
+        if record.kind == "run_ended":
+            finished.append(invocation)
+            current = None
+    assert current is None, f"run {current} has no end"
+    return finished
