@@ -1,0 +1,110 @@
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tree
+from intermission.cli import main
+from intermission.testing import ModelServer, calls, error, text
+from intermission_storage import LmdbEventLog
+
+
+def test_the_demo_streams_calls_a_tool_and_finds_its_session_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["demo"]) == 0
+
+    shown = capsys.readouterr().out
+    order = [
+        "Where is my order 1042?",
+        'order_status(order_id="1042")',
+        '"city": "Utrecht"',
+        "Your order 1042 has shipped.",
+        "completed, last record 7",
+        "#3      user: Where is my order 1042?",
+        "#4      support: calls order_status",
+        "#5      support: answer of order_status",
+        "#6      support: Your order 1042 has shipped.",
+        "It has shipped and is in Utrecht now.",
+        "completed, last record 11",
+    ]
+    places = [shown.index(part) for part in order]
+    assert places == sorted(places)
+    assert "\x1b" not in shown
+
+
+def test_the_demo_talks_to_any_server_that_is_named_and_keeps_the_log_where_it_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = (
+        calls(("order_status", {"order_id": "1042"})),
+        text("It is ", "in Utrecht."),
+        text("Still there."),
+    )
+    with ModelServer(*script) as server:
+        assert (
+            main(["demo", "--model-url", server.url, "--model", "mine", "--log", str(tmp_path / "log")]) == 0
+        )
+
+    assert [request["model"] for request in server.requests] == ["mine"] * 3
+    assert [message["role"] for message in server.requests[-1]["messages"]] == [
+        *("system", "user", "assistant", "tool", "assistant", "user"),
+    ]
+    assert "It is in Utrecht." in capsys.readouterr().out
+    with LmdbEventLog(tmp_path / "log") as log:
+        assert log.streams() == ["demo/you/orders"]
+        assert log.position("demo/you/orders") == 11
+
+
+def test_a_model_that_fails_makes_the_demo_fail_with_its_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with ModelServer(error("service", "out of order")) as server:
+        assert main(["demo", "--model-url", server.url, "--model", "mine"]) == 1
+
+    assert "out of order" in capsys.readouterr().out
+
+
+def test_an_address_without_a_model_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["demo", "--model-url", "http://127.0.0.1:1/v1"])
+
+    assert left.value.code == 2
+    assert "--model-url and --model go together" in capsys.readouterr().err
+
+
+def on_a_terminal(**environment: str) -> str:
+    """Run the demo in a child whose output is a terminal, and return what the terminal got."""
+    ours, theirs = pty.openpty()
+    try:
+        env = {**tree.environment(), "TERM": "xterm", **environment}
+        with subprocess.Popen(
+            [sys.executable, "-m", "intermission", "demo"], stdout=theirs, env=env
+        ) as child:
+            os.close(theirs)
+            shown = bytearray()
+            while True:
+                try:
+                    piece = os.read(ours, 65536)
+                except OSError:  # the child closed its end
+                    break
+                if not piece:
+                    break
+                shown += piece
+        assert child.returncode == 0
+        return shown.decode()
+    finally:
+        os.close(ours)
+
+
+def test_on_a_terminal_the_demo_is_coloured() -> None:
+    assert re.search(r"\x1b\[36myou +\x1b\[0mWhere", on_a_terminal())
+
+
+def test_on_a_terminal_that_wants_no_colour_there_is_none() -> None:
+    shown = on_a_terminal(NO_COLOR="1")
+
+    assert "Where is my order 1042?" in shown
+    assert "\x1b" not in shown
