@@ -124,6 +124,18 @@ def test_an_end_that_cannot_be_stored_fails_the_run_and_leaves_the_session_usabl
     assert second.text == "two"
 
 
+@pytest.mark.parametrize("kind", ["event", "run_ended"])
+def test_an_error_that_no_log_should_raise_fails_the_run_and_not_the_session(kind: str) -> None:
+    gate, log = Gate(), WatchedLog()
+    with Runner(app_with(ScriptedModel(text(gate, "one"), "two")), log=log) as runner:
+        run = runner.run(**KEY, message="a").start()
+        waiting = runner.run(**KEY, message="b").start()
+        log.refuse(kind, ZeroDivisionError("a bug in a log"))
+        gate.open()
+        assert isinstance(run.result().error, ZeroDivisionError)
+        assert waiting.answer() == "two"
+
+
 def test_a_run_whose_beginning_cannot_be_stored_does_not_start() -> None:
     log, model = WatchedLog(), ScriptedModel("Hello")
     log.refuse("event", LogFullError("no room"))

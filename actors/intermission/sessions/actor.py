@@ -21,7 +21,7 @@ from intermission.runs.result import RunResult, RunStatus
 from intermission.sessions.messages import EndRun, QueueRun, Retire
 from intermission.sessions.records import event_of, event_record, run_ended, run_started
 from intermission.sessions.writer import SessionWriter
-from intermission_storage import EventLog, StorageError
+from intermission_storage import EventLog
 
 __all__ = ["SessionActor"]
 
@@ -56,7 +56,17 @@ class SessionActor(Actor):
         self._idle: threading.Event | None = None  # to be set once no run is under way; None: not retired
 
     def on_receive(self, message: object) -> None:
-        """Handle one message. A run's failure is the run's, never the session's."""
+        """Handle one message. Whatever goes wrong fails the run that it belongs to, never the session."""
+        try:
+            self._handle(message)
+        except Exception as error:
+            logger.exception("session %s could not handle a message", self._key.session_id, extra=self._extra())
+            if isinstance(message, QueueRun):
+                message.run.end(RunResult(status=RunStatus.FAILED, error=error))
+            if self._current is not None:
+                self._end(self._current, RunStatus.FAILED, error=error)
+
+    def _handle(self, message: object) -> None:
         match message:
             case QueueRun(run):
                 self._queue(run)
@@ -139,9 +149,8 @@ class SessionActor(Actor):
         last_seq: int | None = None
         try:
             last_seq = self._writer.commit_anyway(record, time=now).seq
-        except StorageError as refused:
-            extra = {"session": self._key.session_id, "invocation": current.invocation_id}
-            logger.exception("the end of run %s could not be stored", current.invocation_id, extra=extra)
+        except Exception as refused:
+            logger.exception("the end of run %s could not be stored", current.invocation_id, extra=self._extra())
             status, error = RunStatus.FAILED, error or refused
         usage = current.usage
         if status is not RunStatus.COMPLETED:
@@ -175,6 +184,9 @@ class SessionActor(Actor):
             )
             run.end(RunResult(status=RunStatus.FAILED, error=error))
         self._next()
+
+    def _extra(self) -> dict[str, str]:
+        return {"session": self._key.session_id, "user": self._key.user_id}
 
     def _current_if(self, invocation_id: str) -> _Current | None:
         """The run under way, if it is this one: what comes late from an ended run changes nothing."""
