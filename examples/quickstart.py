@@ -1,4 +1,4 @@
-"""An agent with a tool, on a session that is still there tomorrow. Runs without a key: the model is scripted."""
+"""An agent with a tool, on a session that is still there tomorrow. No key: the model is scripted."""
 
 from intermission import App, LlmAgent, RunConfig, Runner
 from intermission.testing import ScriptedModel, calls, text

@@ -7,16 +7,12 @@ PLAIN = st.dictionaries(
     st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text())
 )
 PARTS = st.one_of(
-    st.builds(lambda text, thought: Part(text=text, thought=thought), st.text(), st.booleans()),
-    st.builds(lambda call: Part(function_call=call), st.builds(FunctionCall, st.text(), st.text(), PLAIN)),
-    st.builds(
-        lambda it: Part(function_response=it), st.builds(FunctionResponse, st.text(), st.text(), PLAIN)
-    ),
-    st.builds(lambda blob: Part(inline_data=blob), st.builds(Blob, st.just("image/png"), st.binary())),
+    st.builds(Part, text=st.text(), thought=st.booleans()),
+    st.builds(Part, function_call=st.builds(FunctionCall, st.text(), st.text(), PLAIN)),
+    st.builds(Part, function_response=st.builds(FunctionResponse, st.text(), st.text(), PLAIN)),
+    st.builds(Part, inline_data=st.builds(Blob, st.just("image/png"), st.binary())),
 )
-CONTENTS = st.builds(
-    lambda role, parts: Content(role, tuple(parts)), st.sampled_from(["user", "model"]), st.lists(PARTS)
-)
+CONTENTS = st.builds(Content, st.sampled_from(["user", "model"]), st.lists(PARTS).map(tuple))
 
 
 @given(CONTENTS)

@@ -116,7 +116,7 @@ def test_an_event_that_only_records_progress_is_a_checkpoint() -> None:
 
 def test_an_event_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
-        event().author = "somebody else"  # type: ignore[misc] - this is what must fail
+        event().author = "somebody else"  # type: ignore[misc]  # this is what must fail
 
 
 def test_usage_adds_up_and_stays_incomplete_once_a_part_is() -> None:

@@ -32,4 +32,4 @@ def test_an_empty_part_is_refused_by_its_name() -> None:
 
 def test_a_part_that_is_no_text_is_refused_by_its_name() -> None:
     with pytest.raises(TypeError, match="session_id must be a str, not int"):
-        SessionKey("app", "u", 7)  # type: ignore[arg-type] - callers without types do this
+        SessionKey("app", "u", 7)  # type: ignore[arg-type]  # callers without types do this

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import tree
-from apps import KEY, app_with, kinds, records
+from apps import KEY, Key, app_with, kinds, records
 from intermission import App, LlmAgent, Runner, RunStatus, SessionClosedError, SessionNotFoundError
 from intermission.testing import Gate, ScriptedModel, calls, text
 from intermission_storage import LmdbEventLog, LogClosedError, MemoryEventLog
@@ -65,8 +65,8 @@ def test_events_are_read_after_a_number_and_up_to_a_limit() -> None:
         assert runner.sessions.events(**KEY, after=8) == []
 
 
-@pytest.mark.parametrize("key", [{"user_id": "u", "session_id": "t"}, {"user_id": "v", "session_id": "s"}])
-def test_events_of_a_session_that_is_not_there_are_an_error_that_names_its_key(key: dict[str, str]) -> None:
+@pytest.mark.parametrize("key", [Key(user_id="u", session_id="t"), Key(user_id="v", session_id="s")])
+def test_events_of_a_session_that_is_not_there_are_an_error_that_names_its_key(key: Key) -> None:
     with Runner(app_with(ScriptedModel("Hello")), log=MemoryEventLog()) as runner:
         runner.run(**KEY, message="hi").result()
         with pytest.raises(

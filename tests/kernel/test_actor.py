@@ -1,4 +1,5 @@
 import threading
+from typing import Any
 
 import pykka
 import pytest
@@ -28,7 +29,8 @@ def test_a_system_exit_in_one_actor_stops_no_other() -> None:
 
 def test_an_actor_runs_on_a_daemon_thread() -> None:
     actor = Recorder.start()
-    assert actor.ask("who?", timeout=30).daemon
+    thread: Any = actor.ask("who?", timeout=30)
+    assert thread.daemon
     actor.stop()
 
 

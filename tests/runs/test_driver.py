@@ -10,7 +10,6 @@ from intermission import (
     AgentContext,
     BaseAgent,
     Content,
-    Event,
     ModelError,
     RunConfig,
     Runner,
@@ -86,7 +85,7 @@ def test_a_system_exit_of_user_code_fails_the_run_and_does_not_leave_through_the
 def test_yielding_something_else_than_an_effect_fails_the_run_by_its_name() -> None:
     class Odd(BaseAgent):
         def run(self, context: AgentContext) -> Steps:
-            yield "hello"  # type: ignore[misc] - this is what must fail
+            yield "hello"  # type: ignore[misc]  # this is what must fail
 
     result = run_once(Odd("odd"))
 
@@ -97,7 +96,8 @@ def test_yielding_something_else_than_an_effect_fails_the_run_by_its_name() -> N
 def test_an_event_that_cannot_be_stored_fails_the_run_with_the_path_to_the_value() -> None:
     class Exotic(BaseAgent):
         def run(self, context: AgentContext) -> Steps:
-            yield Event(invocation_id=context.invocation_id, author=self.name, timestamp=0.0, branch=object())  # type: ignore[arg-type] - this is what must fail
+            branch: Any = object()
+            yield context.event(self.name, branch=branch)
 
     result = run_once(Exotic("exotic"))
 
@@ -112,7 +112,7 @@ def test_the_agents_generator_is_closed_when_its_run_fails() -> None:
         def run(self, context: AgentContext) -> Steps:
             try:
                 yield from emit(context.event(self.name, content=Content.model("one")))
-                yield "nonsense"  # type: ignore[misc] - this is what must fail
+                yield "nonsense"  # type: ignore[misc]  # this is what must fail
             finally:
                 closed.append(True)
 
@@ -177,7 +177,7 @@ def test_a_tools_exception_is_logged_and_the_model_is_told_no_more_than_that_it_
     (logged,) = caplog.records
     assert logged.exc_info is not None
     assert "1234" in str(logged.exc_info[1])
-    assert (logged.session, logged.invocation) == ("s", result.invocation_id)  # type: ignore[attr-defined] - extra
+    assert (logged.session, logged.invocation) == ("s", result.invocation_id)  # type: ignore[attr-defined]  # given as extra
 
 
 def test_a_tools_result_that_has_no_plain_form_is_the_tools_failure(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from apps import APP, KEY, app_of, app_with, kinds, records, runs_in_order
-from intermission import AgentContext, BaseAgent, Content, Event, RunConfig, Runner, RunStatus
+from intermission import AgentContext, BaseAgent, Content, Event, Run, RunConfig, Runner, RunStatus
 from intermission.agents.effects import Steps, emit
 from intermission.sessions.records import event_record
 from intermission.testing import Gate, ScriptedModel, error, text
@@ -167,6 +167,11 @@ def test_runs_of_one_session_follow_each_other_in_the_order_of_their_starts() ->
     assert [content.text for content in model.requests[-1].contents] == ["a", "one", "b", "two", "c"]
 
 
+def start_at(barrier: threading.Barrier, run: Run) -> None:
+    barrier.wait(30)
+    run.result()
+
+
 def test_runs_of_one_session_that_start_at_once_never_interleave() -> None:
     threads = 4
     for _ in range(rounds(20, 300)):
@@ -174,11 +179,7 @@ def test_runs_of_one_session_that_start_at_once_never_interleave() -> None:
         with Runner(app_with(ScriptedModel(default="ok")), log=log) as runner:
             runs = [runner.run(**KEY, message=str(number)) for number in range(threads)]
 
-            def start(number: int) -> None:
-                barrier.wait(30)  # noqa: B023 - the threads end within the round
-                runs[number].result()  # noqa: B023
-
-            starters = [threading.Thread(target=start, args=(number,)) for number in range(threads)]
+            starters = [threading.Thread(target=start_at, args=(barrier, run)) for run in runs]
             for starter in starters:
                 starter.start()
             for starter in starters:

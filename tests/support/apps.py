@@ -1,17 +1,26 @@
 """The smallest app there is, and looks into what a run left in the log."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 from intermission import App, BaseAgent, LlmAgent
 from intermission.keys import SessionKey
 from intermission.models import Model
 from intermission_storage import EventLog, Record
 
-__all__ = ["APP", "KEY", "app_of", "app_with", "kinds", "records", "runs_in_order"]
+__all__ = ["APP", "KEY", "Key", "app_of", "app_with", "kinds", "records", "runs_in_order"]
 
 APP = "app"
-KEY = {"user_id": "u", "session_id": "s"}
+
+
+class Key(TypedDict):
+    """The keywords that name a session."""
+
+    user_id: str
+    session_id: str
+
+
+KEY: Key = {"user_id": "u", "session_id": "s"}
 
 
 def app_of(agent: BaseAgent) -> App:

@@ -1,6 +1,7 @@
 import datetime
 import functools
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -120,7 +121,12 @@ def test_a_parameter_that_a_model_cannot_give_is_refused_when_the_tool_is_built(
 
     def strange(x: threading_lock) -> None: ...
 
-    for func, problem in [(spread, r"\*args"), (positional, "x: int"), (strange, "no JSON schema")]:
+    refused: list[tuple[Callable[..., Any], str]] = [
+        (spread, r"\*args"),
+        (positional, "x: int"),
+        (strange, "no JSON schema"),
+    ]
+    for func, problem in refused:
         with pytest.raises(TypeError, match=problem):
             FunctionTool(func)
 
@@ -158,8 +164,9 @@ def test_an_object_that_can_be_called_can_be_a_tool() -> None:
 
 
 def test_an_annotation_that_cannot_be_resolved_is_refused_when_the_tool_is_built() -> None:
-    def hidden(x: "Nowhere") -> None: ...  # type: ignore[name-defined] # noqa: F821 - this is the point
+    def hidden(x: Any) -> None: ...
 
+    hidden.__annotations__["x"] = "Nowhere"
     with pytest.raises(TypeError, match="'hidden': an annotation cannot be resolved: name 'Nowhere'"):
         FunctionTool(hidden)
 

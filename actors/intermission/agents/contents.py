@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from intermission.content import Content, FunctionCall, FunctionResponse, Part
 from intermission.events import Event
 
-__all__ = ["conversation"]
+__all__ = ["UNKNOWN_OUTCOME", "conversation"]
 
 UNKNOWN_OUTCOME = {
     "status": "unknown",

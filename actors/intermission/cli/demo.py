@@ -21,11 +21,11 @@ from intermission.testing import Gate, ModelServer, calls, text
 from intermission.tools import ToolContext
 from intermission.version import __version__
 
-__all__ = ["demo"]
+__all__ = ["demo", "order_status"]
 
-QUESTION = "Where is my order 1042?"
-THANKS = "Thank you! Please say it once more in one short sentence."
-USER, SESSION = "you", "orders"
+_QUESTION = "Where is my order 1042?"
+_THANKS = "Thank you! Please say it once more in one short sentence."
+_USER, _SESSION = "you", "orders"
 
 
 def order_status(order_id: str, tool_context: ToolContext) -> dict[str, str]:
@@ -48,9 +48,7 @@ def demo(*, model_url: str | None, model: str | None, log: str | None, screen: S
         screen: Where to show it.
     """
     with _place(log) as path, _model(model_url, model, paced=screen.is_terminal) as (served, address):
-        screen.heading(
-            f"Intermission {__version__}: an agent, a tool, and a session that outlives both"
-        )
+        screen.heading(f"Intermission {__version__}: an agent, a tool, and a session that outlives both")
         screen.line("model", f"{served.name} at {address}", "dim")
         screen.line("log", str(path), "dim")
         agent = LlmAgent(
@@ -61,12 +59,12 @@ def demo(*, model_url: str | None, model: str | None, log: str | None, screen: S
         )
         app = App("demo", agent)
         screen.heading("1. A question: the answer streams, each event is on disk before it is shown")
-        if not _turn(app, path, QUESTION, screen):
+        if not _turn(app, path, _QUESTION, screen):
             return 1
         screen.heading("2. The runner is closed. A new one opens the log and finds the session")
         _show_log(app, path, screen)
         screen.heading("3. The conversation goes on where it was")
-        if not _turn(app, path, THANKS, screen):
+        if not _turn(app, path, _THANKS, screen):
             return 1
         if log is not None:
             screen.note(f"the log stays in {path}")
@@ -88,12 +86,11 @@ def _model(url: str | None, name: str | None, *, paced: bool) -> Generator[tuple
         yield ChatCompletions(name, base_url=url, options={"temperature": 0, "max_tokens": 200}), url
         return
     pause = _Pause(0.05 if paced else 0.0)
-    script = [
+    with ModelServer(
         calls(("order_status", {"order_id": "1042"})),
         text(*_spoken("Your order 1042 has shipped. It was last seen in Utrecht.", pause)),
         text(*_spoken("It has shipped and is in Utrecht now.", pause)),
-    ]
-    with ModelServer(*script) as server:
+    ) as server:
         yield ChatCompletions("scripted", base_url=server.url), server.url
 
 
@@ -118,7 +115,9 @@ def _turn(app: App, path: Path, question: str, screen: Screen) -> bool:
     screen.line("you", question, "cyan")
     began = time.monotonic()
     with Runner(app, log=path) as runner:
-        run = runner.run(user_id=USER, session_id=SESSION, message=question, config=RunConfig(streaming=True))
+        run = runner.run(
+            user_id=_USER, session_id=_SESSION, message=question, config=RunConfig(streaming=True)
+        )
         speaking = False
         try:
             for event in run:
@@ -157,7 +156,7 @@ def _show_calls(event: Event, screen: Screen) -> None:
 
 def _show_log(app: App, path: Path, screen: Screen) -> None:
     with Runner(app, log=path) as runner:
-        for event in runner.sessions.events(user_id=USER, session_id=SESSION):
+        for event in runner.sessions.events(user_id=_USER, session_id=_SESSION):
             screen.start(f"#{event.seq}", "dim")
             said = [event.text] if event.text else []
             said += [f"calls {call.name}" for call in event.function_calls]

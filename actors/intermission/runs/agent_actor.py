@@ -49,7 +49,7 @@ class AgentActor(Actor):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the run must come to an end
             return error
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001 - see the next line
             # A SystemExit of user code must not leave through the caller who reads the run's error.
             crash = ActorCrashError(f"user code raised {type(error).__name__}: {error}")
             crash.__cause__ = error

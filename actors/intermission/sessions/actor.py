@@ -60,7 +60,9 @@ class SessionActor(Actor):
         try:
             self._handle(message)
         except Exception as error:
-            logger.exception("session %s could not handle a message", self._key.session_id, extra=self._extra())
+            logger.exception(
+                "session %s could not handle a message", self._key.session_id, extra=self._extra()
+            )
             if isinstance(message, QueueRun):
                 message.run.end(RunResult(status=RunStatus.FAILED, error=error))
             if self._current is not None:
@@ -150,7 +152,9 @@ class SessionActor(Actor):
         try:
             last_seq = self._writer.commit_anyway(record, time=now).seq
         except Exception as refused:
-            logger.exception("the end of run %s could not be stored", current.invocation_id, extra=self._extra())
+            logger.exception(
+                "the end of run %s could not be stored", current.invocation_id, extra=self._extra()
+            )
             status, error = RunStatus.FAILED, error or refused
         usage = current.usage
         if status is not RunStatus.COMPLETED:

@@ -13,7 +13,7 @@ from intermission.runs.lifecycle import Lifecycle
 from intermission.sessions.actor import SessionActor
 from intermission.sessions.messages import EndRun, QueueRun, Retire
 
-__all__ = ["Directory"]
+__all__ = ["Directory", "SessionRef"]
 
 logger = logging.getLogger(__name__)
 

@@ -68,9 +68,9 @@ class FunctionTool:
 
 
 def _hints(func: Callable[..., Any], tool: str) -> dict[str, Any]:
-    annotated: Any = func
+    annotated: Callable[..., Any] = func
     while isinstance(annotated, functools.partial):
-        annotated = cast("functools.partial[Any]", annotated).func
+        annotated = annotated.func
     if not inspect.isroutine(annotated):
         annotated = annotated.__call__
     try:
