@@ -68,15 +68,17 @@ class FunctionTool:
 
 
 def _hints(func: Callable[..., Any], tool: str) -> dict[str, Any]:
-    annotated: Callable[..., Any] = func
-    while isinstance(annotated, functools.partial):
-        annotated = annotated.func
+    annotated: Any = _unwrapped(func)
     if not inspect.isroutine(annotated):
         annotated = annotated.__call__
     try:
         return typing.get_type_hints(annotated, include_extras=True)
     except NameError as error:
         raise TypeError(f"tool {tool!r}: an annotation cannot be resolved: {error}") from error
+
+
+def _unwrapped(func: Callable[..., Any]) -> Callable[..., Any]:
+    return _unwrapped(func.func) if isinstance(func, functools.partial) else func
 
 
 def _parameters(
