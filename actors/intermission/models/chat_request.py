@@ -1,0 +1,118 @@
+"""`chat_request`: a `ModelRequest` as the body of a request to an OpenAI chat-completions endpoint."""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
+from intermission.errors import ModelError, ModelErrorKind
+from intermission.models.base import ModelRequest, ToolDeclaration
+
+__all__ = ["RESERVED_FIELDS", "chat_request"]
+
+# The fields that the runtime fills; further options may not name them.
+RESERVED_FIELDS = frozenset({"messages", "model", "stream", "stream_options", "tools"})
+
+
+def chat_request(model: str, request: ModelRequest, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request's JSON body; `options` are further fields of it, such as `temperature`.
+
+    Thoughts are not sent: they are the model's own.
+
+    Raises:
+        ModelError: The conversation holds something that this wire cannot carry.
+    """
+    body: dict[str, Any] = {"model": model, "messages": list(_messages(request)), **options}
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    if request.streaming:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    return body
+
+
+def _messages(request: ModelRequest) -> Iterator[dict[str, Any]]:
+    if request.instruction:
+        yield {"role": "system", "content": request.instruction}
+    for content in request.contents:
+        if content.role == "model":
+            yield from _assistant(content)
+        else:
+            # The responses come first: on this wire they follow the message with their calls directly.
+            yield from (_response(response) for response in content.function_responses)
+            yield from _user(content)
+
+
+def _assistant(content: Content) -> Iterator[dict[str, Any]]:
+    if any(part.inline_data is not None for part in content.parts):
+        raise ModelError(
+            "a model's message holds inline data, which a chat-completions request cannot give back",
+            kind=ModelErrorKind.CONFIGURATION,
+        )
+    calls = [_call(call) for call in content.function_calls]
+    # A message of thoughts alone would be empty, and some servers refuse an empty one.
+    if calls:
+        yield {"role": "assistant", "content": content.text or None, "tool_calls": calls}
+    elif content.text:
+        yield {"role": "assistant", "content": content.text}
+
+
+def _user(content: Content) -> Iterator[dict[str, Any]]:
+    parts = [part for part in content.parts if not part.thought]
+    if any(part.inline_data is not None for part in parts):
+        yield {"role": "user", "content": [piece for part in parts for piece in _user_piece(part)]}
+    elif any(part.text is not None for part in parts):
+        yield {"role": "user", "content": content.text}
+
+
+def _user_piece(part: Part) -> Iterator[dict[str, Any]]:
+    if part.text is not None:
+        yield {"type": "text", "text": part.text}
+    elif part.inline_data is not None:
+        yield {"type": "image_url", "image_url": {"url": _image_url(part.inline_data)}}
+
+
+def _image_url(blob: Blob) -> str:
+    if not blob.mime_type.startswith("image/"):
+        raise ModelError(
+            f"a chat-completions request can carry images, not inline data of type {blob.mime_type!r}",
+            kind=ModelErrorKind.CONFIGURATION,
+        )
+    return f"data:{blob.mime_type};base64,{base64.b64encode(blob.data).decode()}"
+
+
+def _call(call: FunctionCall) -> dict[str, Any]:
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {
+            "name": call.name,
+            "arguments": _json_text(call.args, f"the arguments of {call.name!r}"),
+        },
+    }
+
+
+def _response(response: FunctionResponse) -> dict[str, Any]:
+    text = _json_text(response.response, f"the response of {response.name!r}")
+    return {"role": "tool", "tool_call_id": response.id, "content": text}
+
+
+def _json_text(value: Mapping[str, Any], what: str) -> str:
+    try:
+        # Readable characters, not escapes: this text is what the model reads.
+        return json.dumps(dict(value), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ModelError(
+            f"{what} cannot be put into JSON: {error}", kind=ModelErrorKind.VALIDATION
+        ) from error
+
+
+def _tool(tool: ToolDeclaration) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": dict(tool.parameters),
+        },
+    }

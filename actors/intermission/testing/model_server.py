@@ -1,0 +1,118 @@
+"""`ModelServer`: a scripted model behind real HTTP on this machine, as an OpenAI chat endpoint."""
+
+import functools
+from typing import Any, Self
+
+from intermission.testing.chat_wire import error_status
+from intermission.testing.loopback import LoopbackServer
+from intermission.testing.model_handler import ModelHandler
+from intermission.testing.replies import ErrorReply, Reply, WireReply, text
+from intermission.testing.script import Script
+from intermission.testing.server_state import ServerState
+from intermission.testing.sync import PATIENCE
+
+__all__ = ["ModelServer"]
+
+_AnyReply = Reply | WireReply
+
+
+class ModelServer:
+    """Answers requests with the given replies in order, streamed or whole as each request asks.
+
+    It listens from the start until `close`, or until the end of its `with` block. It serves
+    `/v1/chat/completions` and `/v1/models`. Streamed replies are sent in chunked encoding, each piece at
+    once; a `wire` reply ends with its connection.
+
+    Args:
+        replies: `text(…)`, `calls(…)`, `error(…)`, `wire(…)`, or a `str`, which is `text` of one piece.
+        default: The reply when they are used up; with `None`, one more request is refused with status 400,
+            and kept in `errors`.
+
+    Raises:
+        ValueError: A reply is an error that no HTTP answer means.
+    """
+
+    def __init__(self, *replies: _AnyReply | str, default: _AnyReply | str | None = None) -> None:
+        script = Script[dict[str, Any], _AnyReply](
+            [_checked(reply) for reply in replies], None if default is None else _checked(default)
+        )
+        self._errors: list[BaseException] = []
+        self._state = ServerState(script, self._errors)
+        self._server = LoopbackServer(functools.partial(ModelHandler, self._state), self._errors)
+        self._url = f"http://127.0.0.1:{self._server.port}/v1"
+        self._closed = False
+        self._server.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """The base address for a client; it ends in `/v1`."""
+        return self._url
+
+    @property
+    def requests(self) -> list[dict[str, Any]]:
+        """The JSON bodies of the requests for a chat so far, oldest first."""
+        return self._state.script.requests
+
+    @property
+    def headers(self) -> list[dict[str, str]]:
+        """The headers of those requests, their names in lower case."""
+        return self._state.headers
+
+    @property
+    def aborted(self) -> int:
+        """How many requests lost their client before the reply was complete.
+
+        That is noticed at once while the reply stands at a gate, else when the system refuses a piece of it.
+        """
+        return self._state.aborted
+
+    @property
+    def errors(self) -> list[BaseException]:
+        """What went wrong in the server. `close` raises these; a test that means them clears the list."""
+        return self._errors
+
+    def enqueue(self, reply: _AnyReply | str) -> None:
+        """Put one more reply behind those that wait.
+
+        Raises:
+            ValueError: It is an error that no HTTP answer means.
+        """
+        self._state.script.enqueue(_checked(reply))
+
+    def wait_aborted(self, count: int = 1, timeout: float = PATIENCE) -> None:
+        """Wait until `aborted` is at least `count`.
+
+        Raises:
+            TimeoutError: That did not happen within `timeout` seconds.
+        """
+        self._state.wait_aborted(count, timeout)
+
+    def close(self) -> None:
+        """Hang up on every client and end every thread. A second close does nothing.
+
+        Gates that replies have stood at are opened, and those replies break off.
+
+        Raises:
+            ExceptionGroup: Something went wrong in the server, see `errors`.
+            TimeoutError: A thread did not end.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._state.close()
+        self._server.stop()
+        if self._errors:
+            raise BaseExceptionGroup("the model server met errors", self._errors)
+
+
+def _checked(reply: _AnyReply | str) -> _AnyReply:
+    checked = text(reply) if isinstance(reply, str) else reply
+    if isinstance(checked, ErrorReply):
+        error_status(checked)
+    return checked

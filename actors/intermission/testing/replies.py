@@ -1,0 +1,147 @@
+"""What a scripted model answers: the vocabulary that `ScriptedModel` and `ModelServer` share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from intermission.content import Content, FunctionCall
+from intermission.errors import ModelErrorKind
+from intermission.events import Usage
+from intermission.testing.sync import Gate
+
+__all__ = [
+    "CallsReply",
+    "ErrorReply",
+    "Reply",
+    "TextReply",
+    "WireReply",
+    "calls",
+    "error",
+    "text",
+    "wire",
+]
+
+_INPUT_TOKENS = 10  # of every reply that is given no usage; a reply does not know its request
+
+
+@dataclass(frozen=True, slots=True)
+class TextReply:
+    """See `text`."""
+
+    pieces: tuple[str | Gate, ...]
+    usage: Usage
+
+    @property
+    def content(self) -> Content:
+        """The whole answer."""
+        return Content.model("".join(piece for piece in self.pieces if isinstance(piece, str)))
+
+
+@dataclass(frozen=True, slots=True)
+class CallsReply:
+    """See `calls`."""
+
+    calls: tuple[tuple[str, Mapping[str, Any]], ...]
+    text: str
+    usage: Usage
+
+    @property
+    def pieces(self) -> tuple[str | Gate, ...]:
+        """What is streamed before the calls."""
+        return (self.text,)
+
+    @property
+    def content(self) -> Content:
+        """The whole answer; its calls have no ids, as a `Model` gives them."""
+        return Content.model(self.text, calls=[FunctionCall("", name, args) for name, args in self.calls])
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReply:
+    """See `error`."""
+
+    kind: ModelErrorKind
+    message: str
+    status: int | None
+    retry_after: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WireReply:
+    """See `wire`."""
+
+    chunks: tuple[bytes | Gate, ...]
+    status: int
+    content_type: str
+    headers: Mapping[str, str]
+
+
+Reply = TextReply | CallsReply | ErrorReply
+
+
+def text(*pieces: str | Gate, usage: Usage | None = None) -> TextReply:
+    """Answer with text.
+
+    Args:
+        pieces: Each text is streamed as a chunk of its own. At a `Gate` the reply stops until the test
+            opens it; so does an answer that is not streamed, before anything of it is sent.
+        usage: The tokens that the model reports; by default as many as there are words.
+    """
+    words = sum(len(piece.split()) for piece in pieces if isinstance(piece, str))
+    return TextReply(pieces, usage or _usage(words))
+
+
+def calls(*calls: tuple[str, Mapping[str, Any]], text: str = "", usage: Usage | None = None) -> CallsReply:
+    """Answer with calls of tools.
+
+    Args:
+        calls: Name and arguments of each.
+        text: What the model says before them.
+        usage: The tokens that the model reports; by default as many as there are words and calls.
+    """
+    return CallsReply(calls, text, usage or _usage(len(text.split()) + len(calls)))
+
+
+def error(
+    kind: ModelErrorKind | str,
+    message: str = "a scripted error",
+    *,
+    status: int | None = None,
+    retry_after: float | None = None,
+) -> ErrorReply:
+    """Fail. `ScriptedModel` raises the `ModelError`; `ModelServer` answers so that a client has to raise it.
+
+    Args:
+        kind: What goes wrong.
+        message: What the service says about it.
+        status: The HTTP status; `None` for one that fits the kind, and for none from `ScriptedModel`.
+        retry_after: Seconds that the service asks to wait.
+
+    Raises:
+        ValueError: There is no such kind.
+    """
+    return ErrorReply(ModelErrorKind(kind), message, status, retry_after)
+
+
+def wire(
+    *chunks: bytes | Gate,
+    status: int = 200,
+    content_type: str = "text/event-stream",
+    headers: Mapping[str, str] | None = None,
+) -> WireReply:
+    """Answer with exactly these bytes and close the connection; for `ModelServer` alone.
+
+    The close ends the body. `headers` can say otherwise: with `{"Transfer-Encoding": "chunked"}` the
+    bytes hold the framing too, with `{"Content-Length": "9"}` the body may fall short of it.
+
+    Args:
+        chunks: Each is sent when its turn comes; at a `Gate` the reply stops until the test opens it.
+        status: The HTTP status.
+        content_type: The header of that name.
+        headers: Further headers.
+    """
+    return WireReply(chunks, status, content_type, dict(headers or {}))
+
+
+def _usage(output_tokens: int) -> Usage:
+    return Usage(_INPUT_TOKENS, output_tokens, _INPUT_TOKENS + output_tokens)

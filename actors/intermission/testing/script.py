@@ -1,0 +1,50 @@
+"""`Script`: replies in order to the requests that come in, on any thread."""
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+__all__ = ["Script"]
+
+RequestT = TypeVar("RequestT")
+ReplyT = TypeVar("ReplyT")
+
+_SHOWN = 2000  # characters of a request that found no reply
+
+
+class Script(Generic[RequestT, ReplyT]):
+    """Gives each request its reply: the queued ones in order, then the default again and again."""
+
+    def __init__(self, replies: Iterable[ReplyT], default: ReplyT | None) -> None:
+        self._lock = threading.Lock()
+        self._replies = deque(replies)
+        self._default = default
+        self._requests: list[RequestT] = []
+
+    def enqueue(self, reply: ReplyT) -> None:
+        """Put a reply behind those that wait."""
+        with self._lock:
+            self._replies.append(reply)
+
+    def take(self, request: RequestT) -> ReplyT:
+        """Record the request and return its reply.
+
+        Raises:
+            AssertionError: The script is used up, and there is no default.
+        """
+        with self._lock:
+            self._requests.append(request)
+            reply = self._replies.popleft() if self._replies else self._default
+            if reply is None:
+                raise AssertionError(
+                    f"the script is used up: there is no reply to request {len(self._requests)}, "
+                    f"{repr(request)[:_SHOWN]}"
+                )
+            return reply
+
+    @property
+    def requests(self) -> list[RequestT]:
+        """The requests so far, oldest first; a copy."""
+        with self._lock:
+            return list(self._requests)

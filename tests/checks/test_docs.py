@@ -1,0 +1,60 @@
+"""The documentation is true: its code runs, and each claim names a test that exists."""
+
+from pathlib import Path
+
+import pytest
+from sybil import Document
+from sybil.evaluators.python import PythonEvaluator
+from sybil.parsers.abstract import AbstractCodeBlockParser
+from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
+
+from documents import Page, problems
+from sources import names_of_tests
+from tree import ROOT
+
+DOCS = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").rglob("*.md"))
+OTHERS = [Path("README.md"), Path("CONTRIBUTING.md"), Path("CHANGELOG.md")]
+
+PYTHON = AbstractCodeBlockParser(
+    [FencedCodeBlockLexer(r".+", mapping={"language": "arguments", "source": "source"})],
+    "python",
+    PythonEvaluator(),
+)
+
+
+def run(page: Page) -> None:
+    """Run the Python blocks of a page in order, in one namespace."""
+    document = Document(page.text, str(ROOT / page.name))
+    document.namespace["__name__"] = "__main__"
+    for region in PYTHON(document):
+        document.add(region)
+    examples = list(document.examples())
+    # Two readers of Markdown must agree, or a block could be left out without a word.
+    assert [example.line for example in examples] == [
+        block.line for block in page.blocks if block.language == "python"
+    ]
+    for example in examples:
+        example.evaluate()
+
+
+@pytest.mark.parametrize("path", [*DOCS, *OTHERS], ids=str)
+def test_the_code_of_a_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(Page.read(path))
+
+
+@pytest.mark.parametrize("path", DOCS, ids=str)
+def test_each_section_of_a_page_is_proven(path: Path) -> None:
+    assert problems(Page.read(path), names_of_tests(), proves=True) == []
+
+
+@pytest.mark.parametrize("path", OTHERS, ids=str)
+def test_a_page_beside_the_documentation_names_only_tests_that_exist(path: Path) -> None:
+    assert problems(Page.read(path), names_of_tests(), proves=False) == []
+
+
+def test_code_that_fails_fails_its_page() -> None:
+    text = "```python\nx = 1\n```\n\n- item\n\n  ```python\n  assert x == 2\n  ```\n"
+    with pytest.raises(AssertionError):
+        run(Page("page.md", text))
+    run(Page("page.md", text.replace("== 2", "== 1")))

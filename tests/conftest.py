@@ -1,0 +1,92 @@
+"""What every test has: the scale of the run, a temporary directory, the duty to leave nothing behind.
+
+`pytest` is the default check, `pytest --long` the long one. Helpers that are no fixtures are modules in
+`tests/support`, which `pythonpath` in pyproject.toml puts on the path: `import scale`.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import scale
+from intermission.testing import assert_nothing_left
+from tree import ROOT
+
+# What Python and the tools of the check keep in the repository, ignored by git.
+CACHES = frozenset(
+    {
+        "__pycache__",
+        ".hypothesis",
+        ".import_linter_cache",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+    }
+)
+
+# A machine that is busy with other things makes an example slow, not wrong. The default check is the same
+# at each run; the long one looks for new examples and keeps those that failed.
+settings.register_profile(
+    "default",
+    max_examples=50,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "long",
+    max_examples=1000,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("intermission")
+    group.addoption("--long", action="store_true", help="more rounds, and the tests marked long")
+    group.addoption("--real-model", action="store_true", help="also the tests marked real_model")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    long = bool(config.getoption("--long"))
+    scale.choose(long=long)
+    settings.load_profile("long" if long else "default")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = {mark for mark in ("long", "real_model") if not config.getoption(mark)}
+    deselected = [item for item in items if any(mark.name in left_out for mark in item.iter_markers())]
+    if deselected:
+        # Deselected, not skipped: a skip is a test that could not run, and the check has none.
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if item not in deselected]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fail a test that leaves a thread, descriptor, child or file behind."""
+    temporary = tmp_path_factory.mktemp("tempfile")
+    with pytest.MonkeyPatch.context() as patch:
+        # Both: the first is for child processes, the second for this one, which has read the first long ago.
+        patch.setenv("TMPDIR", str(temporary))
+        patch.setattr(tempfile, "tempdir", str(temporary))
+        with assert_nothing_left(directories=[temporary, *_watched()], ignore=CACHES):
+            yield
+    temporary.rmdir()
+
+
+@cache
+def _watched() -> tuple[Path, ...]:
+    found = [ROOT]
+    for name in ("actors", "docs", "examples", "storage", "tests"):
+        for directory, below, _ in os.walk(ROOT / name):
+            below[:] = [child for child in below if child not in CACHES]
+            found.append(Path(directory))
+    return tuple(found)

@@ -1,0 +1,175 @@
+import json
+from typing import Any
+
+import pytest
+
+from intermission.content import Content, FunctionCall
+from intermission.errors import ModelError, ModelErrorKind
+from intermission.events import Usage
+from intermission.models.base import ModelResponse
+from intermission.models.chat_answer import ChatAnswer
+from intermission.models.failures import Failures
+
+
+def chunk(delta: dict[str, Any], **more: Any) -> str:
+    return json.dumps({"choices": [{"index": 0, "delta": delta}], **more})
+
+
+def answer(*chunks: str) -> ModelResponse:
+    assembled = ChatAnswer(Failures(), "delta")
+    for text in chunks:
+        assembled.add(text)
+    return assembled.response()
+
+
+def calls(*deltas: dict[str, Any]) -> tuple[FunctionCall, ...]:
+    return answer(*(chunk({"tool_calls": [delta]}) for delta in deltas)).content.function_calls
+
+
+def part(arguments: Any = None, name: str | None = None, **more: Any) -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    return {"function": {key: value for key, value in function.items() if value is not None}, **more}
+
+
+ADD = FunctionCall("", "add", {"a": 1})
+NOW = FunctionCall("", "now", {})
+
+
+def test_arguments_are_joined_by_index() -> None:
+    assert calls(
+        part("", "add", index=0, id="x"),
+        part("{}", "now", index=1, id="y"),
+        part('{"a"', index=0),
+        part(": 1}", index=0),
+    ) == (ADD, NOW)
+
+
+def test_an_id_on_every_delta_makes_no_new_call() -> None:
+    assert calls(part('{"a"', "add", index=0, id="x"), part(": 1}", index=0, id="other")) == (ADD,)
+
+
+def test_a_name_on_every_delta_makes_no_new_call() -> None:
+    assert calls(part('{"a"', "add", index=0, id="x"), part(": 1}", "add", index=0, id="x")) == (ADD,)
+
+
+def test_whole_calls_without_an_index_are_one_call_each() -> None:
+    assert calls(part('{"a": 1}', "add"), part("", "now"), part('{"a": 1}', "add")) == (ADD, NOW, ADD)
+
+
+def test_pieces_without_an_index_go_on_with_the_last_call() -> None:
+    assert calls(part('{"a"', "add", id="x"), part(": 1}"), part(None, "now", id="y")) == (ADD, NOW)
+
+
+def test_pieces_without_an_index_go_on_with_the_call_of_their_id() -> None:
+    assert calls(part('{"a"', "add", id="x"), part("{}", "now", id="y"), part(": 1}", "add", id="x")) == (
+        ADD,
+        NOW,
+    )
+
+
+def test_whole_calls_that_share_an_index_are_one_call_each() -> None:
+    assert calls(part('{"a": 1}', "add", index=0, id="x"), part('{"a": 1}', "add", index=0, id="y")) == (
+        ADD,
+        ADD,
+    )
+    assert calls(part('{"a": 1}', "add", index=0), part("{}", "now", index=0)) == (ADD, NOW)
+
+
+def test_several_calls_may_come_in_one_delta() -> None:
+    both = chunk({"tool_calls": [part('{"a": 1}', "add", index=0), part("{}", "now", index=1)]})
+    assert answer(both).content.function_calls == (ADD, NOW)
+
+
+def test_arguments_may_come_as_an_object() -> None:
+    assert calls(part({"a": 1}, "add"), part({}, "now")) == (ADD, NOW)
+
+
+@pytest.mark.parametrize("arguments", ["", " ", "{}", None])
+def test_no_arguments_are_empty_arguments(arguments: str | None) -> None:
+    assert calls(part(arguments, "now")) == (NOW,)
+
+
+@pytest.mark.parametrize("arguments", ['{"a": ', "[1]", "null", "nonsense"])
+def test_arguments_that_are_no_json_object_are_an_error_that_shows_them(arguments: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        calls(part(arguments, "add"))
+
+    assert caught.value.kind is ModelErrorKind.SERVICE
+    assert "'add'" in str(caught.value)
+    assert arguments.strip() in str(caught.value)
+
+
+def test_a_call_without_a_name_is_an_error() -> None:
+    with pytest.raises(ModelError, match="no name"):
+        calls(part("{}", index=0))
+
+
+def test_texts_are_joined_and_other_choices_left_out() -> None:
+    other = json.dumps({"choices": [{"index": 1, "delta": {"content": "no"}}]})
+    said = answer(
+        chunk({"role": "assistant", "content": None}), chunk({"content": "a"}), other, chunk({"content": "b"})
+    )
+
+    assert said.content == Content.model("ab")
+
+
+def test_a_refusal_is_what_the_model_says() -> None:
+    assert answer(chunk({"content": None, "refusal": "I will not."})).content.text == "I will not."
+
+
+def test_an_answer_of_nothing_is_empty() -> None:
+    assert answer(chunk({})) == ModelResponse(content=Content("model", ()))
+
+
+def test_an_answer_without_a_choice_is_none() -> None:
+    with pytest.raises(ModelError, match="no choice"):
+        answer(json.dumps({"choices": []}))
+
+
+@pytest.mark.parametrize(
+    ("reported", "usage"),
+    [
+        ({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 9}, Usage(3, 4, 9)),
+        ({"prompt_tokens": 3, "completion_tokens": 4}, Usage(3, 4, 7)),
+        (None, None),
+    ],
+)
+def test_usage_is_what_the_service_reports(reported: dict[str, int] | None, usage: Usage | None) -> None:
+    last = json.dumps({"choices": [], "usage": None})
+    assert answer(chunk({}), json.dumps({"choices": [], "usage": reported}), last).usage == usage
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "nonsense",
+        "[]",
+        '{"choices": {}}',
+        '{"choices": [7]}',
+        '{"choices": [{"delta": 7}]}',
+        '{"choices": [{"delta": {"content": 7}}]}',
+        '{"choices": [{"delta": {"tool_calls": [{}]}}]}',
+        '{"choices": [{"delta": {"tool_calls": [{"index": [], "function": {}}]}}]}',
+    ],
+)
+def test_a_malformed_chunk_is_an_error_that_shows_it(source: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        answer(source)
+
+    assert caught.value.kind is ModelErrorKind.SERVICE
+    assert source in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '{"error": {"message": "overloaded", "code": 503}}',
+        '{"error": "overloaded"}',
+        '{"object": "error", "message": "overloaded", "code": 503}',
+    ],
+)
+def test_an_error_in_place_of_a_chunk_is_an_error(source: str) -> None:
+    with pytest.raises(ModelError, match="overloaded") as caught:
+        answer(chunk({"content": "so far"}), source)
+
+    assert caught.value.kind is ModelErrorKind.SERVICE
