@@ -220,3 +220,14 @@ print(next(events).seq, next(events).seq)
     assert finished.output.split() == ["4", "5"]
     with LmdbEventLog(tmp_path / "log") as log:
         assert [record.seq for record in records(log)] == [1, 2, 3, 4, 5]
+
+
+def test_the_library_writes_to_no_stream_unless_the_program_listens() -> None:
+    program = """
+import logging, intermission
+logging.getLogger("intermission.sessions").error("nobody asked")
+"""
+    finished = tree.run(sys.executable, "-c", program)
+    finished.check()
+
+    assert finished.output == ""

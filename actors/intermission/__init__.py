@@ -16,6 +16,8 @@ A module imports only from the rows below its own:
     intermission_storage       the event log; it knows none of the above
 """
 
+import logging
+
 from intermission.agents import AgentContext, App, BaseAgent, LlmAgent
 from intermission.config import RunConfig
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
@@ -34,6 +36,9 @@ from intermission.runner import Runner
 from intermission.runs import Run, RunResult, RunStatus
 from intermission.tools import FunctionTool, ToolContext
 from intermission.version import __version__
+
+# The library logs under this name and leaves it to the program whether anybody listens.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "AgentContext",

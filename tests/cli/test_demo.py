@@ -1,6 +1,7 @@
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 import tree
 from intermission.cli import main
-from intermission.testing import ModelServer, calls, error, text
+from intermission.testing import Gate, ModelServer, calls, error, text
 from intermission_storage import LmdbEventLog
 
 
@@ -22,14 +23,14 @@ def test_the_demo_streams_calls_a_tool_and_finds_its_session_again(
     order = [
         "Where is my order 1042?",
         'order_status(order_id="1042")',
-        '"city": "Utrecht"',
+        '"city": "Lisbon"',
         "Your order 1042 has shipped.",
         "completed, last record 7",
         "#3      user: Where is my order 1042?",
         "#4      support: calls order_status",
         "#5      support: answer of order_status",
         "#6      support: Your order 1042 has shipped.",
-        "It has shipped and is in Utrecht now.",
+        "It is in Lisbon now.",
         "completed, last record 11",
     ]
     places = [shown.index(part) for part in order]
@@ -108,3 +109,23 @@ def test_on_a_terminal_that_wants_no_colour_there_is_none() -> None:
 
     assert "Where is my order 1042?" in shown
     assert "\x1b" not in shown
+
+
+def test_ctrl_c_leaves_the_demo_at_once_and_says_so(tmp_path: Path) -> None:
+    gate = Gate()
+    with ModelServer(text("It is ", gate, "late.")) as server:
+        command = [sys.executable, "-m", "intermission", "demo", "--model-url", server.url, "--model", "slow"]
+        with subprocess.Popen(
+            [*command, "--log", str(tmp_path / "log")],
+            stdout=subprocess.PIPE,
+            env=tree.environment(),
+            text=True,
+        ) as child:
+            gate.arrived()
+            child.send_signal(signal.SIGINT)
+            shown, _ = child.communicate(timeout=60)
+
+    assert child.returncode == 130
+    assert "stopped by Ctrl-C" in shown
+    with LmdbEventLog(tmp_path / "log") as log:
+        assert log.read("demo/you/orders")[-1].data["status"] == "cancelled"

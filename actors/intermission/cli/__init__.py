@@ -9,7 +9,10 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0, 1 when the work failed, 2 for wrong usage."""
+    """Run the command line and return its exit code.
+
+    It is 0, 1 when the work failed, 2 for wrong usage, 130 after Ctrl-C.
+    """
     parser = _parser()
     options = parser.parse_args(argv)
     if (options.model_url is None) != (options.model is None):
@@ -18,7 +21,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     from intermission.cli.demo import demo
     from intermission.cli.terminal import Screen
 
-    return demo(model_url=options.model_url, model=options.model, log=options.log, screen=Screen())
+    screen = Screen()
+    try:
+        return demo(model_url=options.model_url, model=options.model, log=options.log, screen=screen)
+    except KeyboardInterrupt:
+        screen.note("stopped by Ctrl-C; what was shown as final is kept")
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -18,24 +18,18 @@ from intermission.models.base import Model
 from intermission.runner import Runner
 from intermission.runs import RunStatus
 from intermission.testing import Gate, ModelServer, calls, text
-from intermission.tools import ToolContext
 from intermission.version import __version__
 
 __all__ = ["demo", "order_status"]
 
 _QUESTION = "Where is my order 1042?"
-_THANKS = "Thank you! Please say it once more in one short sentence."
+_FOLLOW_UP = "Which city is it in?"
 _USER, _SESSION = "you", "orders"
 
 
-def order_status(order_id: str, tool_context: ToolContext) -> dict[str, str]:
+def order_status(order_id: str) -> dict[str, str]:
     """Look up where an order is."""
-    return {
-        "order_id": order_id,
-        "status": "shipped",
-        "city": "Utrecht",
-        "call": tool_context.function_call_id,
-    }
+    return {"order_id": order_id, "status": "shipped", "city": "Lisbon"}
 
 
 def demo(*, model_url: str | None, model: str | None, log: str | None, screen: Screen) -> int:
@@ -64,7 +58,7 @@ def demo(*, model_url: str | None, model: str | None, log: str | None, screen: S
         screen.heading("2. The runner is closed. A new one opens the log and finds the session")
         _show_log(app, path, screen)
         screen.heading("3. The conversation goes on where it was")
-        if not _turn(app, path, _THANKS, screen):
+        if not _turn(app, path, _FOLLOW_UP, screen):
             return 1
         if log is not None:
             screen.note(f"the log stays in {path}")
@@ -88,8 +82,8 @@ def _model(url: str | None, name: str | None, *, paced: bool) -> Generator[tuple
     pause = _Pause(0.05 if paced else 0.0)
     with ModelServer(
         calls(("order_status", {"order_id": "1042"})),
-        text(*_spoken("Your order 1042 has shipped. It was last seen in Utrecht.", pause)),
-        text(*_spoken("It has shipped and is in Utrecht now.", pause)),
+        text(*_spoken("Your order 1042 has shipped. It was last seen in Lisbon.", pause)),
+        text(*_spoken("It is in Lisbon now.", pause)),
     ) as server:
         yield ChatCompletions("scripted", base_url=server.url), server.url
 
@@ -124,6 +118,9 @@ def _turn(app: App, path: Path, question: str, screen: Screen) -> bool:
                 speaking = _show(event, speaking, screen)
         except IntermissionError as error:
             screen.line("error", str(error), "red")
+        except KeyboardInterrupt:
+            runner.close(grace=0)  # the person wants to leave, and not to wait for the model
+            raise
         result = run.result()
     used = f", {result.usage.total_tokens} tokens" if result.usage.total_tokens else ""
     took = time.monotonic() - began

@@ -1,0 +1,161 @@
+"""The runtime against a real language model: `python tests/real_model/tour.py --pytest`.
+
+The model is tiny and its words depend on the processor, so the tests assert how an answer comes and what is
+stored of it, not what it says.
+"""
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps import KEY
+from intermission import App, Content, LlmAgent, RunConfig, Runner, RunStatus
+from intermission.models import ChatCompletions, ModelRequest
+
+pytestmark = pytest.mark.real_model
+
+SERVE = Path(__file__).with_name("serve.py")
+# Seconds that anything may take; a busy machine is slow.
+WITHIN = 180.0
+STREAMING = RunConfig(streaming=True)
+
+
+@pytest.fixture
+def model() -> ChatCompletions:
+    url = os.environ.get("INTERMISSION_MODEL_URL")
+    if not url:
+        pytest.fail("INTERMISSION_MODEL_URL is not set: python tests/real_model/tour.py --pytest sets it")
+    name = os.environ.get("INTERMISSION_MODEL", "smollm2")
+    return ChatCompletions(
+        name, base_url=url, read_timeout=WITHIN, options={"temperature": 0, "max_tokens": 120}
+    )
+
+
+def order_status(order_id: str) -> dict[str, str]:
+    """Look up where an order is."""
+    return {"order_id": order_id, "status": "shipped", "city": "Lisbon"}
+
+
+def app_of(model: ChatCompletions, *tools: Callable[..., Any]) -> App:
+    instruction = "You answer questions about orders. Use the tool to look an order up." if tools else ""
+    return App("real", LlmAgent("support", model, instruction=instruction, tools=tools))
+
+
+def test_the_partials_of_a_streamed_answer_join_to_its_text(model: ChatCompletions, tmp_path: Path) -> None:
+    with Runner(app_of(model), log=tmp_path / "log") as runner:
+        run = runner.run(**KEY, message="Tell me a story about a lighthouse.", config=STREAMING)
+        shown = list(run)
+        result = run.result(WITHIN)
+        stored = runner.sessions.events(**KEY)
+
+    partials = [event for event in shown if event.partial]
+    assert result.status is RunStatus.COMPLETED
+    assert len(partials) > 1
+    assert result.text
+    assert "".join(event.text for event in partials) == result.text
+    assert "".join(event.delta for event in shown) == result.text
+    assert [(event.author, event.text) for event in stored] == [
+        ("user", "Tell me a story about a lighthouse."),
+        ("support", result.text),
+    ]
+    assert result.usage.output_tokens >= len(partials)
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "whole"])
+def test_a_tool_is_called_and_its_result_is_stored_in_order(
+    model: ChatCompletions, tmp_path: Path, streaming: bool
+) -> None:
+    with Runner(app_of(model, order_status), log=tmp_path / "log") as runner:
+        run = runner.run(**KEY, message="Where is my order 1042?", config=RunConfig(streaming=streaming))
+        shown = [event for event in run if not event.partial]
+        result = run.result(WITHIN)
+        stored = runner.sessions.events(**KEY)
+
+    assert result.status is RunStatus.COMPLETED
+    assert [event.author for event in stored] == ["user", "support", "support", "support"]
+    question, asked, answered, told = stored
+    assert question.text == "Where is my order 1042?"
+    [call] = asked.function_calls
+    assert (call.name, dict(call.args)) == ("order_status", {"order_id": "1042"})
+    [response] = answered.function_responses
+    assert (response.id, response.name) == (call.id, "order_status")
+    assert dict(response.response) == order_status("1042")
+    assert told.text == result.text != ""
+    assert shown == [asked, answered, told]
+
+
+def test_another_runner_finds_the_session_and_the_model_is_told_of_it(
+    model: ChatCompletions, tmp_path: Path
+) -> None:
+    with Runner(app_of(model, order_status), log=tmp_path / "log") as runner:
+        first = runner.run(**KEY, message="Where is my order 1042?", config=STREAMING).result(WITHIN)
+        before = runner.sessions.events(**KEY)
+    with Runner(app_of(model, order_status), log=tmp_path / "log") as runner:
+        assert runner.sessions.events(**KEY) == before
+        run = runner.run(**KEY, message="Thank you!", config=STREAMING)
+        second = run.result(WITHIN)
+        after = runner.sessions.events(**KEY)
+
+    assert (first.status, second.status) == (RunStatus.COMPLETED, RunStatus.COMPLETED)
+    assert after[: len(before)] == before
+    assert [(event.author, event.text) for event in after[len(before) :]] == [
+        ("user", "Thank you!"),
+        ("support", second.text),
+    ]
+    assert second.text
+    # The request held the first turn: it was longer than the longest request of that turn.
+    told_last = before[-1].usage
+    assert told_last is not None
+    assert second.usage.input_tokens > told_last.input_tokens
+
+
+@contextmanager
+def server() -> Generator[tuple[subprocess.Popen[str], str]]:
+    """A server of the test's own, ready to answer, and its address."""
+    with subprocess.Popen(
+        [sys.executable, SERVE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            word, _, address = process.stdout.readline().strip().partition(" ")
+            assert word == "READY"
+            yield process, address
+        finally:
+            process.kill()
+
+
+def close_input(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+
+
+def terminate(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGTERM)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="the model's server is elsewhere")
+@pytest.mark.parametrize("end", [close_input, terminate])
+def test_the_server_ends_in_the_middle_of_an_answer_when_told_and_with_its_parent(
+    end: Callable[[subprocess.Popen[str]], None],
+) -> None:
+    question = Content.user("Tell me a long story about a lighthouse.")
+    with server() as (process, address):
+        answer = ChatCompletions("smollm2", base_url=address).generate(
+            ModelRequest(contents=(question,), streaming=True)
+        )
+        with closing(answer):
+            assert next(answer).partial
+            end(process)
+            assert process.wait(WITHIN) == 0
