@@ -1,16 +1,34 @@
 import logging
+import math
+import signal
 import sys
 import threading
+from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tree
-from apps import KEY, Key, app_with, kinds, records
-from intermission import App, LlmAgent, Runner, RunStatus, SessionClosedError, SessionNotFoundError
+from apps import APP, KEY, Key, app_with, kinds, records
+from intermission import (
+    App,
+    Content,
+    LlmAgent,
+    Run,
+    RunConfig,
+    Runner,
+    RunStatus,
+    SessionClosedError,
+    SessionNotFoundError,
+)
+from intermission.keys import SessionKey
+from intermission.runs.lifecycle import Lifecycle
+from intermission.sessions.directory import Directory
 from intermission.testing import Gate, ScriptedModel, calls, text
 from intermission_storage import LmdbEventLog, LogClosedError, MemoryEventLog
+from logs import WatchedLog
 
 
 def test_leaving_the_log_out_is_an_error_that_offers_both_kinds() -> None:
@@ -231,3 +249,130 @@ logging.getLogger("intermission.sessions").error("nobody asked")
     finished.check()
 
     assert finished.output == ""
+
+
+def test_close_inside_close_is_one_close() -> None:
+    log = WatchedLog()
+    runner = Runner(app_with(ScriptedModel("Hello")), log=log)
+    end = log.hold("run_ended")
+    run = runner.run(**KEY, message="hi").start()
+    end.arrived()
+
+    def close_again(*_: object) -> None:
+        end.open()
+        runner.close()
+
+    before = signal.signal(signal.SIGALRM, close_again)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        runner.close(grace=30)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+    assert run.answer() == "Hello"
+
+
+def started_by(deliver: Callable[[Lifecycle], None]) -> Run:
+    """A run that is handed to its session by `deliver`."""
+    return Run(Lifecycle(SessionKey(APP, "u", "s"), Content.user("hi"), RunConfig(), deliver))
+
+
+def directory_of(runner: Runner) -> Directory:
+    """What hands runs to sessions; there is no public way to it."""
+    return runner._directory  # pyright: ignore[reportPrivateUsage] - see above
+
+
+def test_a_start_that_ctrl_c_interrupted_can_be_done_again() -> None:
+    interrupts = [KeyboardInterrupt()]
+    with Runner(app_with(ScriptedModel("Hello")), log=MemoryEventLog()) as runner:
+
+        def deliver(run: Lifecycle) -> None:
+            if interrupts:
+                raise interrupts.pop()
+            directory_of(runner).deliver(run)
+
+        run = started_by(deliver)
+        with pytest.raises(KeyboardInterrupt):
+            run.start()
+        assert run.answer(30) == "Hello"
+
+
+def test_a_run_that_is_handed_over_twice_runs_once() -> None:
+    log = MemoryEventLog()
+    with Runner(app_with(ScriptedModel("Hello")), log=log) as runner:
+
+        def deliver(run: Lifecycle) -> None:
+            directory_of(runner).deliver(run)
+            directory_of(runner).deliver(run)
+
+        assert started_by(deliver).answer(30) == "Hello"
+
+    assert kinds(log).count("run_started") == 1
+
+
+def test_waiting_for_a_result_is_bounded_even_if_the_start_is_not() -> None:
+    log = WatchedLog()
+    beginning = log.hold("event")
+    with Runner(app_with(ScriptedModel("Hello")), log=log) as runner:
+        run = runner.run(**KEY, message="hi")
+        with pytest.raises(TimeoutError):
+            run.result(timeout=0)
+        beginning.open()
+        assert run.answer() == "Hello"
+
+
+@pytest.mark.parametrize("seconds", [math.inf, 1e300])
+def test_a_time_beyond_what_threads_can_wait_is_as_long_as_it_takes(seconds: float) -> None:
+    with Runner(app_with(ScriptedModel("Hello")), log=MemoryEventLog()) as runner:
+        assert runner.run(**KEY, message="hi").result(timeout=seconds).text == "Hello"
+        runner.close(grace=seconds)
+
+
+@pytest.mark.parametrize("seconds", [math.nan, -1.0])
+def test_a_grace_time_that_is_none_is_refused_and_nothing_is_closed(seconds: float) -> None:
+    with Runner(app_with(ScriptedModel("Hello")), log=MemoryEventLog()) as runner:
+        with pytest.raises(ValueError, match="grace"):
+            runner.close(grace=seconds)
+        assert runner.run(**KEY, message="hi").answer() == "Hello"
+
+
+def test_a_negative_limit_of_events_is_refused() -> None:
+    with Runner(app_with(ScriptedModel("Hello")), log=MemoryEventLog()) as runner:
+        runner.run(**KEY, message="hi").result()
+        with pytest.raises(ValueError, match="limit=-1 must not be negative"):
+            runner.sessions.events(**KEY, limit=-1)
+
+
+def test_a_key_may_be_a_member_of_an_enum_of_texts() -> None:
+    class User(StrEnum):
+        ADA = "ada"
+
+    with Runner(app_with(ScriptedModel("Hello")), log=MemoryEventLog()) as runner:
+        assert runner.run(user_id=User.ADA, session_id="s", message="hi").answer() == "Hello"
+        assert len(runner.sessions.events(user_id="ada", session_id="s")) == 2
+
+
+def test_a_fork_cannot_use_its_parents_runner_and_is_told_so(tmp_path: Path) -> None:
+    program = f"""
+import os
+from intermission import App, LlmAgent, Runner, SessionClosedError
+from intermission.testing import ScriptedModel
+
+runner = Runner(App("app", LlmAgent("agent", ScriptedModel(default="ok"))), log={str(tmp_path / "log")!r})
+print(runner.run(user_id="u", session_id="s", message="a").answer(), flush=True)
+child = os.fork()
+if child == 0:
+    try:
+        runner.run(user_id="u", session_id="s", message="b").result(30)
+    except SessionClosedError as error:
+        print("of which this one is a fork" in str(error), flush=True)
+    runner.close()
+    os._exit(0)
+os.waitpid(child, 0)
+print(runner.run(user_id="u", session_id="s", message="c").answer())
+runner.close()
+"""
+    finished = tree.run(sys.executable, "-c", program, timeout=60)
+    finished.check()
+
+    assert finished.output.split() == ["ok", "True", "ok"]

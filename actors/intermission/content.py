@@ -5,7 +5,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-__all__ = ["Blob", "Content", "FunctionCall", "FunctionResponse", "Part"]
+__all__ = ["Blob", "Content", "FunctionCall", "FunctionResponse", "Part", "plain_copy"]
+
+
+def plain_copy(value: Any) -> Any:
+    """Return a copy of plain values that shares no list or dict with them."""
+    found: Any = value  # narrowed to a mapping or list, the type checkers would not agree on what is in it
+    if isinstance(value, Mapping):
+        return {key: plain_copy(item) for key, item in found.items()}
+    return [plain_copy(item) for item in found] if isinstance(value, list) else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +32,12 @@ class FunctionCall:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"id": self.id, "name": self.name, "args": dict(self.args)}
+        return {"id": self.id, "name": self.name, "args": plain_copy(self.args)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read the JSON form."""
-        return cls(data.get("id") or "", data["name"], data.get("args") or {})
+        return cls(data.get("id") or "", data["name"], plain_copy(data.get("args") or {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +50,12 @@ class FunctionResponse:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"id": self.id, "name": self.name, "response": dict(self.response)}
+        return {"id": self.id, "name": self.name, "response": plain_copy(self.response)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read the JSON form."""
-        return cls(data.get("id") or "", data["name"], data.get("response") or {})
+        return cls(data.get("id") or "", data["name"], plain_copy(data.get("response") or {}))
 
 
 @dataclass(frozen=True, slots=True)

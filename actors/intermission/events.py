@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from intermission.content import Content, FunctionCall, FunctionResponse
+from intermission.content import Content, FunctionCall, FunctionResponse, plain_copy
 
 __all__ = ["Event", "EventActions", "Usage", "new_event_id"]
 
@@ -93,10 +93,10 @@ class EventActions:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; what is not set is left out, but for the maps that ADK's clients expect."""
         data: dict[str, Any] = {
-            "stateDelta": dict(self.state_delta),
-            "artifactDelta": dict(self.artifact_delta),
-            "requestedAuthConfigs": dict(self.requested_auth_configs),
-            "requestedToolConfirmations": dict(self.requested_tool_confirmations),
+            "stateDelta": plain_copy(self.state_delta),
+            "artifactDelta": plain_copy(self.artifact_delta),
+            "requestedAuthConfigs": plain_copy(self.requested_auth_configs),
+            "requestedToolConfirmations": plain_copy(self.requested_tool_confirmations),
         }
         optional: dict[str, Any] = {
             "skipSummarization": self.skip_summarization,
@@ -108,9 +108,9 @@ class EventActions:
         data |= {name: value for name, value in optional.items() if value}
         # An empty checkpoint is a checkpoint, so these are left out only when there is none.
         if self.agent_state is not None:
-            data["agentState"] = dict(self.agent_state)
+            data["agentState"] = plain_copy(self.agent_state)
         if self.compaction is not None:
-            data["compaction"] = dict(self.compaction)
+            data["compaction"] = plain_copy(self.compaction)
         return data
 
     @classmethod
@@ -118,16 +118,16 @@ class EventActions:
         """Read the JSON form; `endInvocation` is read as the `endOfAgent` that it is an alias of."""
         return cls(
             skip_summarization=bool(data.get("skipSummarization")),
-            state_delta=data.get("stateDelta") or {},
-            artifact_delta=data.get("artifactDelta") or {},
+            state_delta=plain_copy(data.get("stateDelta") or {}),
+            artifact_delta=plain_copy(data.get("artifactDelta") or {}),
             deleted_artifact_ids=tuple(data.get("deletedArtifactIds") or ()),
             transfer_to_agent=data.get("transferToAgent"),
             escalate=bool(data.get("escalate")),
-            requested_auth_configs=data.get("requestedAuthConfigs") or {},
-            requested_tool_confirmations=data.get("requestedToolConfirmations") or {},
+            requested_auth_configs=plain_copy(data.get("requestedAuthConfigs") or {}),
+            requested_tool_confirmations=plain_copy(data.get("requestedToolConfirmations") or {}),
             end_of_agent=bool(data.get("endOfAgent") or data.get("endInvocation")),
-            agent_state=data.get("agentState"),
-            compaction=data.get("compaction"),
+            agent_state=plain_copy(data.get("agentState")),
+            compaction=plain_copy(data.get("compaction")),
         )
 
 

@@ -26,6 +26,7 @@ class SessionKey:
                 raise TypeError(f"{name} must be a str, not {type(value).__name__}")
             if not value:
                 raise ValueError(f"{name} must not be empty")
+            object.__setattr__(self, name, str(value))  # an enum's member, say, is stored as plain text
 
     @property
     def stream(self) -> str:

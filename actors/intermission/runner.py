@@ -59,7 +59,7 @@ class Runner:
         else:
             self._log = log
         self._directory = Directory(self._start_session)
-        self._closing = threading.Lock()  # a second closer must not close the log under the first
+        self._closing = threading.RLock()  # a second closer must not close the log under the first
         self.sessions = Sessions(app.name, self._log)
 
     def run(
@@ -94,9 +94,14 @@ class Runner:
         end by themselves; those left end `cancelled`, for the reason `"shutdown"`. A model or tool call of
         such a run cannot be aborted in this version: its thread goes on until the call returns, and nothing
         of it is stored or shown. A log that the runner opened is closed.
+
+        Raises:
+            ValueError: `grace` is no number of seconds.
         """
+        if not grace >= 0:
+            raise ValueError(f"grace is {grace}: give seconds, at least 0")
         with self._closing:
-            self._directory.close(grace)
+            self._directory.close(min(grace, threading.TIMEOUT_MAX))
             if self._owns_log:
                 self._log.close()
 

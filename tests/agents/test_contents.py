@@ -58,6 +58,13 @@ def test_partials_thoughts_and_events_without_content_are_left_out() -> None:
     )
 
 
+def test_text_beside_a_response_follows_it() -> None:
+    response = Part(function_response=FunctionResponse("1", "look", {}))
+    both = said(Content("user", (response, Part(text="and hurry"))))
+
+    assert conversation([calling("1"), both])[1:] == (Content("user", (response,)), Content.user("and hurry"))
+
+
 IDS = st.sampled_from("123")
 HISTORY = st.lists(
     st.one_of(

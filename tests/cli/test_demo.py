@@ -129,3 +129,30 @@ def test_ctrl_c_leaves_the_demo_at_once_and_says_so(tmp_path: Path) -> None:
     assert "stopped by Ctrl-C" in shown
     with LmdbEventLog(tmp_path / "log") as log:
         assert log.read("demo/you/orders")[-1].data["status"] == "cancelled"
+
+
+def test_a_reader_who_leaves_ends_the_demo_without_a_complaint() -> None:
+    command = f"{sys.executable} -m intermission demo | head -1"
+    finished = tree.run("bash", "-c", command)
+
+    assert finished.output.strip() == ""
+
+
+def test_a_demo_whose_output_is_closed_runs_to_its_end() -> None:
+    tree.run("bash", "-c", f"{sys.executable} -m intermission demo >&- 2>/dev/null").check()
+
+
+def test_a_log_that_cannot_be_opened_is_an_error_and_no_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("not a log")
+    assert main(["demo", "--log", str(tmp_path / "file")]) == 1
+
+    assert "is no event log" in capsys.readouterr().out
+
+
+def test_an_empty_folder_name_is_wrong_usage() -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["demo", "--log", ""])
+
+    assert left.value.code == 2

@@ -1,6 +1,7 @@
 """What an agent may yield, and what becomes of its errors and its tools'."""
 
 import logging
+import math
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from intermission import (
 from intermission.agents.effects import Steps, call_model, emit
 from intermission.kernel.actor import ActorCrashError
 from intermission.models import ModelRequest, ModelResponse
-from intermission.testing import ScriptedModel, calls, error, text
+from intermission.testing import Gate, ScriptedModel, calls, error, text
 from intermission_storage import EncodingError, MemoryEventLog
 
 
@@ -190,6 +191,63 @@ def test_a_tools_result_that_has_no_plain_form_is_the_tools_failure(caplog: pyte
 
     assert responses(model) == [{"status": "error", "message": "The tool failed."}]
     assert len(caplog.records) == 1
+
+
+def nested(depth: int) -> Any:
+    """Lists in lists."""
+    return [nested(depth - 1)] if depth else 1
+
+
+@pytest.mark.parametrize("result", [2**70, "\ud800", nested(600)], ids=["large int", "broken text", "deep"])
+def test_a_result_that_the_log_refuses_is_the_tools_failure_and_not_the_runs(result: Any) -> None:
+    def look() -> Any:
+        return result
+
+    model = ScriptedModel(calls(("look", {})), "done")
+    with Runner(app_with(model, look), log=MemoryEventLog()) as runner:
+        assert runner.run(**KEY, message="hi").answer(30) == "done"
+
+    assert responses(model) == [{"status": "error", "message": "The tool failed."}]
+
+
+def test_nan_and_infinity_in_a_tools_result_are_told_by_their_names() -> None:
+    def mean() -> dict[str, float]:
+        return {"mean": math.nan, "most": math.inf}
+
+    model = ScriptedModel(calls(("mean", {})), "done")
+    with Runner(app_with(model, mean), log=MemoryEventLog()) as runner:
+        assert runner.run(**KEY, message="hi").answer(30) == "done"
+
+    assert responses(model) == [{"mean": "NaN", "most": "Infinity"}]
+
+
+def test_an_agent_whose_run_is_no_generator_is_told_so() -> None:
+    class Plain(BaseAgent):
+        def run(self, context: AgentContext) -> Any:
+            return [context.event(self.name, content=Content.model("hi"))]
+
+    error = str(run_once(Plain("plain")).error)
+
+    assert "must be a generator, that is, hold a yield; it returned list" in error
+
+
+def test_nothing_of_a_model_is_waited_for_after_its_whole_response() -> None:
+    closed: list[bool] = []
+
+    class Lingering:
+        name = "lingering"
+
+        def generate(self, request: ModelRequest) -> Any:
+            try:
+                yield ModelResponse(content=Content.model("done"))
+                Gate().wait()
+            finally:
+                closed.append(True)
+
+    with Runner(app_with(Lingering()), log=MemoryEventLog()) as runner:
+        assert runner.run(**KEY, message="hi").answer(5) == "done"
+
+    assert closed == [True]
 
 
 def test_calls_of_one_turn_are_answered_in_their_order_and_each_has_an_id_of_its_own() -> None:

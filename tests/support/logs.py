@@ -18,14 +18,14 @@ class WatchedLog(MemoryEventLog):
     def __init__(self) -> None:
         super().__init__()
         self._gates: dict[str, Gate] = {}
-        self._errors: dict[str, Exception] = {}
+        self._errors: dict[str, BaseException] = {}
 
     def hold(self, kind: str) -> Gate:
         """Return a gate for the next append whose last record is of this kind."""
         self._gates[kind] = Gate()
         return self._gates[kind]
 
-    def refuse(self, kind: str, error: Exception) -> None:
+    def refuse(self, kind: str, error: BaseException) -> None:
         """Raise `error` instead of the next append whose last record is of this kind."""
         self._errors[kind] = error
 

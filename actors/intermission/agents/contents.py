@@ -29,8 +29,9 @@ def conversation(events: Iterable[Event]) -> tuple[Content, ...]:
             answers = {response.id: response for response in event.function_responses}
             contents += _answered(open_calls, answers)
             open_calls = []
-            continue
-        spoken = tuple(part for part in event.content.parts if not part.thought)
+        spoken = tuple(
+            part for part in event.content.parts if not part.thought and part.function_response is None
+        )
         if not spoken:
             continue
         contents += _answered(open_calls, {})

@@ -1,6 +1,8 @@
 """The command line: `intermission --help`."""
 
 import argparse
+import os
+import sys
 from collections.abc import Sequence
 
 from intermission.version import __version__
@@ -15,11 +17,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     options = parser.parse_args(argv)
+    if options.log == "":
+        parser.error("--log needs the name of a folder")
     if (options.model_url is None) != (options.model is None):
         parser.error("--model-url and --model go together: the server's address and the model's name there")
     # Imported here, so that --help and --version need no model client and no log.
     from intermission.cli.demo import demo
     from intermission.cli.terminal import Screen
+    from intermission_storage import StorageError
 
     screen = Screen()
     try:
@@ -27,6 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         screen.note("stopped by Ctrl-C; what was shown as final is kept")
         return 130
+    except StorageError as error:
+        screen.line("error", str(error), "red")
+        return 1
+    except BrokenPipeError:
+        # Whoever read has gone, as `head` does. Python would complain once more when it ends and flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 def _parser() -> argparse.ArgumentParser:

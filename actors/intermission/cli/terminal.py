@@ -1,5 +1,6 @@
 """`Screen`: labelled lines, coloured on a terminal and plain everywhere else."""
 
+import io
 import os
 import sys
 from typing import TextIO
@@ -14,7 +15,9 @@ class Screen:
     """Writes to a stream, with colours if it is a terminal that wants them (`NO_COLOR` says no)."""
 
     def __init__(self, out: TextIO | None = None) -> None:
-        self._out = sys.stdout if out is None else out
+        out = sys.stdout if out is None else out
+        # A program may be started with its output closed; there is then nobody to tell.
+        self._out: TextIO = io.StringIO() if out is None else out  # pyright: ignore[reportUnnecessaryComparison] - see above
         self.is_terminal = self._out.isatty()
         self._coloured = (
             self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -51,9 +51,7 @@ class AgentActor(Actor):
             return error
         except BaseException as error:  # noqa: BLE001 - see the next line
             # A SystemExit of user code must not leave through the caller who reads the run's error.
-            crash = ActorCrashError(f"user code raised {type(error).__name__}: {error}")
-            crash.__cause__ = error
-            return crash
+            return ActorCrashError.of("user code", error)
         return None
 
     def _store(self, event: Event) -> Event:

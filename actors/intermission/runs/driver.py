@@ -1,16 +1,20 @@
 """`drive`: advances an agent's generator and performs the effects that it yields, one at a time."""
 
+import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from typing import Any
 
 from intermission.agents.base import AgentContext, BaseAgent
-from intermission.agents.effects import CallModel, CallTools, Effect, Emit, Generated
-from intermission.content import FunctionCall, FunctionResponse
+from intermission.agents.effects import CallModel, CallTools, Effect, Emit, Generated, Steps
+from intermission.content import FunctionCall, FunctionResponse, plain_copy
 from intermission.errors import LlmCallsLimitExceededError, ModelError, ModelErrorKind
 from intermission.events import Event
 from intermission.models.base import ModelResponse
 from intermission.tools.base import Tool, ToolArgumentError, ToolContext
+from intermission_storage import Record
+from intermission_storage.codec import encode
 
 __all__ = ["Driver"]
 
@@ -49,7 +53,7 @@ class Driver:
         Raises:
             Exception: What the agent did not handle.
         """
-        steps = self._agent.run(self._context)
+        steps = self._steps()
         try:
             answer: Any = None
             error: Exception | None = None
@@ -65,6 +69,16 @@ class Driver:
                     error = raised
         finally:
             steps.close()
+
+    def _steps(self) -> Steps:
+        steps = self._agent.run(self._context)
+        returned: object = steps
+        if not inspect.isgenerator(returned):
+            raise TypeError(
+                f"run() of agent {self._agent.name!r} must be a generator, that is, hold a yield; "
+                f"it returned {type(returned).__name__}"
+            )
+        return steps
 
     def _perform(self, effect: Effect) -> Any:
         match effect:
@@ -92,12 +106,13 @@ class Driver:
         self._model_calls += 1
         shown = ""
         whole: ModelResponse | None = None
-        for response in effect.model.generate(effect.request):
-            if response.partial:
+        with closing(_closable(effect.model.generate(effect.request))) as responses:
+            for response in responses:
+                if not response.partial:
+                    whole = response
+                    break
                 shown += response.content.text
                 self._show(self._context.event(effect.author, content=response.content, partial=True))
-            else:
-                whole = response
         if whole is None or not whole.content.text.startswith(shown):
             problem = (
                 "ended without a whole response" if whole is None else "gave a text other than its partials"
@@ -115,7 +130,9 @@ class Driver:
             session_id=self._context.session_id,
         )
         try:
-            return FunctionResponse(call.id, call.name, tool.call(call.args, context))
+            response = tool.call(plain_copy(call.args), context)
+            encode(Record("response", dict(response)))  # a result that the log refuses is the tool's failure
+            return FunctionResponse(call.id, call.name, response)
         except ToolArgumentError as error:
             return _failed(call, f"Wrong arguments: {error}")
         except Exception:
@@ -126,6 +143,11 @@ class Driver:
                 extra={"session": self._context.session_id, "invocation": self._context.invocation_id},
             )
             return _failed(call, "The tool failed.")
+
+
+def _closable(responses: Iterator[ModelResponse]) -> Generator[ModelResponse]:
+    # A model may be any iterator; a generator's `finally` must run when the whole response is there.
+    yield from responses
 
 
 def _failed(call: FunctionCall, message: str) -> FunctionResponse:

@@ -51,6 +51,7 @@ class Lifecycle:
         self._deliver = deliver
         self._changed = threading.Condition()
         self._state = RunState.CREATED
+        self._taken = False
         self._admitted = False
         self._stream: deque[Event] = deque()
         self._consumed = False
@@ -71,25 +72,36 @@ class Lifecycle:
         with self._changed:
             return self._result
 
-    def start(self) -> None:
-        """Hand the run to its session, once, and return when the session has taken it.
+    def start(self, timeout: float | None = None) -> bool:
+        """Hand the run to its session, and return when the session has admitted it.
+
+        It is handed over again if that is not known to have happened: a Ctrl-C may have come between. The
+        session takes a run once.
+
+        Args:
+            timeout: Seconds to wait for the session; `None` waits as long as it takes.
+
+        Returns:
+            Whether the session has admitted it in time.
 
         Raises:
-            Exception: Whatever kept the session from taking it.
+            Exception: Whatever kept the session from admitting it.
         """
         with self._changed:
-            first = self._state == RunState.CREATED
-            if first:
+            if self._state == RunState.CREATED:
                 self._state = RunState.QUEUED
-        if first:
+            must_deliver = not self._taken
+        if must_deliver:
             try:
                 self._deliver(self)
             except Exception as error:  # noqa: BLE001 - raised below, to everybody who starts the run
-                self.end(RunResult(status=RunStatus.FAILED, error=error))
+                if self.take():
+                    self.end(RunResult(status=RunStatus.FAILED, error=error))
         with self._changed:
-            self._changed.wait_for(lambda: self._admitted or self._result is not None)
+            self._changed.wait_for(lambda: self._admitted or self._result is not None, timeout)
             if not self._admitted and self._result is not None and self._result.error is not None:
                 raise self._result.error
+            return self._admitted
 
     def consume(self) -> None:
         """Take the one stream of events.
@@ -118,6 +130,12 @@ class Lifecycle:
             return self._result
 
     # What the session does.
+
+    def take(self) -> bool:
+        """Return whether the caller is the first to take the run, and so the one who has to end it."""
+        with self._changed:
+            first, self._taken = not self._taken, True
+            return first
 
     def admit(self) -> None:
         """The session has taken the run: it waits behind another, or its beginning is durable."""

@@ -1,5 +1,7 @@
 """`Run`: the caller's handle on one run."""
 
+import threading
+import time
 from collections.abc import Iterator
 
 from intermission.events import Event
@@ -85,11 +87,17 @@ class Run:
 
         Raises:
             TimeoutError: It has not ended within `timeout`. The run goes on.
+            ValueError: `timeout` is NaN.
             SessionClosedError: The runner was closed before the run could start.
             StorageError: The beginning could not be stored.
         """
-        self.start()
-        result = self._lifecycle.wait_ended(timeout)
+        if timeout is not None and timeout != timeout:
+            raise ValueError("timeout is NaN: give seconds, or None to wait as long as it takes")
+        limit = None if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)
+        deadline = None if limit is None else time.monotonic() + limit
+        self._lifecycle.start(limit)
+        left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+        result = self._lifecycle.wait_ended(left)
         if result is None:
             raise TimeoutError(f"run {self.invocation_id} has not ended within {timeout} s; it goes on")
         return result

@@ -11,7 +11,7 @@ from intermission.agents.app import App
 from intermission.agents.base import AgentContext
 from intermission.errors import SessionClosedError
 from intermission.events import Event, Usage
-from intermission.kernel.actor import Actor
+from intermission.kernel.actor import Actor, ActorCrashError
 from intermission.kernel.clock import Clock
 from intermission.keys import SessionKey
 from intermission.messages import AgentDone, Append, Begin
@@ -59,14 +59,12 @@ class SessionActor(Actor):
         """Handle one message. Whatever goes wrong fails the run that it belongs to, never the session."""
         try:
             self._handle(message)
-        except Exception as error:
+        except BaseException as error:
             logger.exception(
                 "session %s could not handle a message", self._key.session_id, extra=self._extra()
             )
-            if isinstance(message, QueueRun):
-                message.run.end(RunResult(status=RunStatus.FAILED, error=error))
             if self._current is not None:
-                self._end(self._current, RunStatus.FAILED, error=error)
+                self._end(self._current, RunStatus.FAILED, error=_exception(error))
 
     def _handle(self, message: object) -> None:
         match message:
@@ -89,6 +87,8 @@ class SessionActor(Actor):
                 raise TypeError(f"a session takes no {message!r}")
 
     def _queue(self, run: Lifecycle) -> None:
+        if not run.take():
+            return
         if self._current is None:
             self._begin(run)
         else:
@@ -97,13 +97,14 @@ class SessionActor(Actor):
 
     def _begin(self, run: Lifecycle) -> None:
         invocation_id = f"e-{uuid.uuid4()}"
-        now = self._clock.time()
-        message = Event(invocation_id=invocation_id, author="user", timestamp=now, content=run.message)
         try:
+            now = self._clock.time()
+            message = Event(invocation_id=invocation_id, author="user", timestamp=now, content=run.message)
+            self._writer.refresh()
             self._writer.commit([run_started(invocation_id, now), event_record(message)], time=now)
             current = _Current(run, invocation_id, self._writer.events())
-        except Exception as error:  # noqa: BLE001 - it is the run's, and must not end the session
-            run.end(RunResult(status=RunStatus.FAILED, error=error))
+        except BaseException as error:  # noqa: BLE001 - it is the run's, and must not end the session
+            run.end(RunResult(status=RunStatus.FAILED, error=_exception(error)))
             return
         self._current = current
         run.begin(invocation_id)
@@ -130,15 +131,17 @@ class SessionActor(Actor):
             message.stored.fail(RunOver())
             return
         try:
+            usage = current.usage + (message.event.usage or Usage())
             (record,) = self._writer.commit([event_record(message.event)], time=self._clock.time())
+            # Each from the record: what the consumer or a tool does to its values reaches nobody else.
             event = replace(event_of(record), shown=message.event.shown)
-        except Exception as error:  # noqa: BLE001 - the agent waits for an answer, whatever it is
-            message.stored.fail(error)
+            current.events.append(event_of(record))
+        except BaseException as error:  # noqa: BLE001 - the agent waits for an answer, whatever it is
+            message.stored.fail(_exception(error))
             return
-        current.events.append(event)
         if event.is_final and event.text:
             current.text = event.text
-        current.usage += event.usage or Usage()
+        current.usage = usage
         current.run.show(event)
         message.stored.keep(event)
 
@@ -146,16 +149,16 @@ class SessionActor(Actor):
         self, current: _Current, status: RunStatus, *, reason: str = "", error: Exception | None = None
     ) -> None:
         self._current = None
-        now = self._clock.time()
-        record = run_ended(current.invocation_id, status, now, reason=reason, error=error)
         last_seq: int | None = None
         try:
+            now = self._clock.time()
+            record = run_ended(current.invocation_id, status, now, reason=reason, error=error)
             last_seq = self._writer.commit_anyway(record, time=now).seq
-        except Exception as refused:
+        except BaseException as refused:
             logger.exception(
                 "the end of run %s could not be stored", current.invocation_id, extra=self._extra()
             )
-            status, error = RunStatus.FAILED, error or refused
+            status, error = RunStatus.FAILED, error or _exception(refused)
         usage = current.usage
         if status is not RunStatus.COMPLETED:
             usage = replace(usage, complete=False)  # a call that failed or was left has cost tokens too
@@ -196,3 +199,8 @@ class SessionActor(Actor):
         """The run under way, if it is this one: what comes late from an ended run changes nothing."""
         current = self._current
         return current if current is not None and current.invocation_id == invocation_id else None
+
+
+def _exception(error: BaseException) -> Exception:
+    # A SystemExit of somebody's code must not leave through the caller who reads the run's error.
+    return error if isinstance(error, Exception) else ActorCrashError.of("code below the session", error)

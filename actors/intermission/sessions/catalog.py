@@ -5,6 +5,7 @@ from intermission.events import Event
 from intermission.keys import SessionKey
 from intermission.sessions.records import EVENT, event_of
 from intermission_storage import EventLog
+from intermission_storage.log import check_page
 
 __all__ = ["Sessions"]
 
@@ -28,9 +29,11 @@ class Sessions:
             limit: At most so many events; `None` for all.
 
         Raises:
+            ValueError: `after` or `limit` is negative.
             SessionNotFoundError: The log holds no such session.
             StorageError: The log cannot be read.
         """
+        check_page(after, limit)
         key = SessionKey(self._app, user_id, session_id)
         if not self._log.position(key.stream):
             raise SessionNotFoundError(self._app, user_id, session_id)

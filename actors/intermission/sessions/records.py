@@ -3,6 +3,7 @@
 from typing import Any
 
 from intermission.events import Event
+from intermission.kernel.actor import text_of
 from intermission.keys import SessionKey
 from intermission.runs.result import RunStatus
 from intermission_storage import Record
@@ -44,7 +45,8 @@ def run_ended(
     if reason:
         data["reason"] = reason
     if error is not None:
-        data["error"] = {"type": type(error).__name__, "message": _text(error)}
+        kind, _, message = text_of(error).partition(": ")
+        data["error"] = {"type": type(error).__name__, "message": message or kind}
     return Record(RUN_ENDED, data)
 
 
@@ -58,8 +60,3 @@ def event_record(event: Event) -> Record:
 def event_of(record: Record) -> Event:
     """Read the event of an `EVENT` record, with its number."""
     return Event.from_dict({**record.data, "seq": record.seq})
-
-
-def _text(error: Exception) -> str:
-    # An exception's text can be of any size and hold half a surrogate pair; the record must be written.
-    return str(error)[:2000].encode("utf-8", "replace").decode()

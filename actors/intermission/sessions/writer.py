@@ -32,6 +32,15 @@ class SessionWriter:
         """
         return list(self._read())
 
+    def refresh(self) -> None:
+        """Believe what was read only as long as nobody else has appended to the stream.
+
+        Raises:
+            StorageError: The log cannot be read.
+        """
+        if self._events is not None and self._log.position(self._key.stream) != self._position:
+            self._events = None
+
     def commit(self, records: Sequence[Record], *, time: float) -> list[Record]:
         """Append `records` in one transaction, and return them with their numbers.
 

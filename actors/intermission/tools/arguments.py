@@ -16,7 +16,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
-from pydantic_core import to_jsonable_python
+from pydantic_core import from_json, to_json
 from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12
 
 from intermission.tools.base import ToolArgumentError
@@ -62,12 +62,12 @@ class Arguments:
 
 
 def plain(value: object) -> Any:
-    """Return `value` as JSON has it: models, dataclasses, dates and the like become plain values.
+    """Return `value` as JSON has it: models, dataclasses and dates become plain values, NaN its name.
 
     Raises:
         ValueError: Something in it has no plain form (`pydantic_core.PydanticSerializationError`).
     """
-    return to_jsonable_python(value, inf_nan_mode="strings")
+    return from_json(to_json(value, inf_nan_mode="strings"))
 
 
 def _field(parameter: inspect.Parameter, annotation: Any) -> Any:
