@@ -99,6 +99,40 @@ def test_arguments_that_are_no_json_object_are_an_error_that_shows_them(argument
     assert arguments.strip() in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"a": NaN}',
+        '{"a": [-Infinity]}',
+        '{"a": 1e999}',
+        f'{{"a": {2**64}}}',
+        f'{{"a": {"1" * 5000}}}',
+        f'{{"a": {"[" * 60}{"]" * 60}}}',
+        f'{{"a": {"[" * 200_000}',
+    ],
+    ids=["nan", "infinity", "1e999", "65 bits", "5000 digits", "60 levels", "200000 levels"],
+)
+def test_arguments_that_no_log_can_store_are_an_error_that_shows_them(arguments: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        calls(part(arguments, "add"))
+
+    assert caught.value.kind is ModelErrorKind.SERVICE
+    assert "'add'" in str(caught.value)
+    assert '{"a": ' in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
+def test_arguments_that_come_as_an_object_are_checked_too() -> None:
+    with pytest.raises(ModelError, match="not finite"):
+        calls(part({"a": float("nan")}, "add"))
+
+
+def test_arguments_may_hold_every_integer_of_64_bits() -> None:
+    assert calls(part('{"a": [9223372036854775808, -9223372036854775808]}', "add")) == (
+        FunctionCall("", "add", {"a": [2**63, -(2**63)]}),
+    )
+
+
 def test_a_call_without_a_name_is_an_error() -> None:
     with pytest.raises(ModelError, match="no name"):
         calls(part("{}", index=0))
@@ -131,10 +165,18 @@ def test_an_answer_without_a_choice_is_none() -> None:
     [
         ({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 9}, Usage(3, 4, 9)),
         ({"prompt_tokens": 3, "completion_tokens": 4}, Usage(3, 4, 7)),
+        ({"prompt_tokens": 3, "completion_tokens": "4", "total_tokens": 9}, Usage(3, 0, 9, complete=False)),
+        ({"prompt_tokens": 2**70, "completion_tokens": 4}, Usage(0, 4, 4, complete=False)),
+        ({"completion_tokens": 4}, Usage(0, 4, 4, complete=False)),
+        ({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": -1}, Usage(3, 4, 7)),
+        ({"prompt_tokens": 0, "completion_tokens": 0}, Usage(0, 0, 0)),
+        ({"prompt_tokens": True, "completion_tokens": 1.5, "total_tokens": [7]}, None),
+        ({}, None),
+        ("many", None),
         (None, None),
     ],
 )
-def test_usage_is_what_the_service_reports(reported: dict[str, int] | None, usage: Usage | None) -> None:
+def test_usage_is_what_the_service_reports(reported: object, usage: Usage | None) -> None:
     last = json.dumps({"choices": [], "usage": None})
     assert answer(chunk({}), json.dumps({"choices": [], "usage": reported}), last).usage == usage
 
@@ -173,3 +215,58 @@ def test_an_error_in_place_of_a_chunk_is_an_error(source: str) -> None:
         answer(chunk({"content": "so far"}), source)
 
     assert caught.value.kind is ModelErrorKind.SERVICE
+
+
+def split_in_chunks(*texts: str) -> tuple[list[str], str]:
+    assembled = ChatAnswer(Failures(), "delta")
+    shown = [*(assembled.add(chunk({"content": text})) for text in texts), assembled.end()]
+    return shown, assembled.response().content.text
+
+
+@pytest.mark.parametrize(
+    ("texts", "shown"),
+    [
+        (["a\ud83d", "\ude00b"], ["a", "😀b", ""]),
+        (["a\ud83d", "", "\ude00"], ["a", "", "😀", ""]),
+        (["a\ud83d", "b"], ["a", "\ufffdb", ""]),
+        (["\ude00"], ["\ufffd", ""]),
+        (["a\ud83d"], ["a", "\ufffd"]),
+    ],
+)
+def test_a_character_that_is_split_between_chunks_comes_out_whole(texts: list[str], shown: list[str]) -> None:
+    pieces, final = split_in_chunks(*texts)
+
+    assert pieces == shown
+    assert final == "".join(shown)
+
+
+def test_half_a_character_at_the_end_of_a_whole_answer_is_replaced() -> None:
+    assembled = ChatAnswer(Failures(), "message")
+    assembled.add(json.dumps({"choices": [{"message": {"content": "a\ud83d"}}]}))
+
+    assert assembled.response().content.text == "a\ufffd"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ('{"a": "\ud83d', '\ude00"}'),
+        ('{"a": "\\ud83d', '\\ude00"}'),
+        ('{"a": "\ud83d', '\\ude00"}'),
+    ],
+    ids=["split", "escaped twice", "mixed"],
+)
+def test_a_character_that_is_split_between_pieces_of_arguments_comes_out_whole(
+    pieces: tuple[str, str],
+) -> None:
+    first, second = pieces
+
+    assert calls(part(first, "add", index=0), part(second, index=0)) == (
+        FunctionCall("", "add", {"a": "😀"}),
+    )
+
+
+def test_half_a_character_in_arguments_and_names_is_replaced() -> None:
+    assert calls(part('{"\\ud83d": ["\ude00"]}', "add\ud83d")) == (
+        FunctionCall("", "add\ufffd", {"\ufffd": ["\ufffd"]}),
+    )

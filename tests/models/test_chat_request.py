@@ -84,7 +84,33 @@ def test_inline_data_that_the_wire_cannot_carry_are_an_error(role: str, mime_typ
     assert caught.value.kind is ModelErrorKind.CONFIGURATION
 
 
-@pytest.mark.parametrize("value", [float("nan"), b"bytes"])
+def test_values_without_a_form_in_json_are_sent_as_text() -> None:
+    values = {"nan": float("nan"), "far": [float("-inf")], "raw": b"bytes", "big": 2**63}
+    sent = {"nan": "NaN", "far": ["-Infinity"], "raw": "Ynl0ZXM=", "big": 2**63}
+    response = Part(function_response=FunctionResponse("c1", "add", values))
+
+    call, answer = messages(
+        Content.model(calls=[FunctionCall("c1", "add", values)]), Content("user", (response,))
+    )
+
+    assert json.loads(call["tool_calls"][0]["function"]["arguments"]) == sent
+    assert json.loads(answer["content"]) == sent
+
+
+def test_a_schema_may_hold_values_without_a_form_in_json() -> None:
+    tool = ToolDeclaration("wait", "Waits.", {"properties": {"limit": {"default": float("inf")}}})
+    body = chat_request("m", ModelRequest(contents=(), tools=(tool,)), {})
+
+    assert body["tools"][0]["function"]["parameters"] == {"properties": {"limit": {"default": "Infinity"}}}
+
+
+def endless() -> list[object]:
+    value: list[object] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), endless()])
 def test_what_is_no_json_is_an_error_that_names_the_tool(value: object) -> None:
     with pytest.raises(ModelError, match="the response of 'add'") as caught:
         messages(Content("user", (Part(function_response=FunctionResponse("c1", "add", {"x": value})),)))

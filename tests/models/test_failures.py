@@ -1,15 +1,27 @@
+import json
+from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from urllib.parse import quote
 
 import pytest
 
-from intermission.errors import ModelErrorKind
+from intermission.errors import ModelError, ModelErrorKind
 from intermission.models.failures import Failures, seconds_to_wait
 
 
 @pytest.mark.parametrize(
     ("header", "seconds"),
-    [(None, None), ("7", 7.0), ("1.5", 1.5), ("-3", 0.0), ("soon", None), ("nan", None), ("inf", None)],
+    [
+        (None, None),
+        ("7", 7.0),
+        ("1.5", 1.5),
+        ("-3", 0.0),
+        ("soon", None),
+        ("nan", None),
+        ("inf", None),
+        ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", None),
+    ],
 )
 def test_a_wait_is_asked_for_in_seconds(header: str | None, seconds: float | None) -> None:
     assert seconds_to_wait(header) == seconds
@@ -39,6 +51,17 @@ def test_a_key_is_hidden_before_the_detail_is_cut() -> None:
     assert "sk-" not in message
 
 
+@pytest.mark.parametrize("spelled", ["it's\\\"<é/+&", "plain-enough"])
+def test_a_key_is_hidden_in_every_spelling(spelled: str) -> None:
+    detail = f"{spelled} {spelled!r} {json.dumps(spelled)} {quote(spelled)} {quote(spelled, safe='')}"
+
+    assert Failures(spelled, "").hide(detail) == "[key] '[key]' \"[key]\" [key] [key]"
+
+
+def test_half_a_character_in_a_detail_is_replaced() -> None:
+    assert str(Failures().malformed("what", "a\ud83d")) == "what: a\ufffd"
+
+
 def test_a_placeholder_that_is_no_key_garbles_no_message() -> None:
     assert str(Failures("x").failed(ModelErrorKind.OTHER, "an example")) == "an example"
 
@@ -60,3 +83,77 @@ def test_an_error_inside_an_answer_tells_its_kind_if_it_holds_a_status(
 
     assert reported.kind is kind
     assert str(reported).endswith(f": {shown}")
+
+
+KEY = "sk-0123456789"
+
+
+def failing(error: Exception) -> Generator[str]:
+    yield "one"
+    raise error
+
+
+def chained(outer: Exception, *causes: Exception) -> Exception:
+    link = outer
+    for cause in causes:
+        link.__context__ = cause
+        link = cause
+    return outer
+
+
+def guarded_failure(error: Exception) -> ModelError:
+    steps = Failures(KEY).guarded(failing(error))
+    assert next(steps) == "one"
+    with pytest.raises(ModelError) as caught:
+        next(steps)
+    return caught.value
+
+
+def test_any_exception_is_a_service_error_with_the_original_as_its_cause() -> None:
+    failed = guarded_failure(KeyError("odd"))
+
+    assert failed.kind is ModelErrorKind.SERVICE
+    assert "KeyError('odd')" in str(failed)
+    assert isinstance(failed.__cause__, KeyError)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyError(f"odd {KEY}"),
+        chained(KeyError("odd"), ValueError("fine"), OSError(f"bad {KEY}")),
+        UnicodeDecodeError("utf-8", KEY.encode(), 0, 1, "odd"),  # its text hides what its arguments show
+        json.JSONDecodeError("odd", KEY, 0),
+        chained(ModelError("failed", kind=ModelErrorKind.OTHER), KeyError(KEY)),
+    ],
+    ids=["itself", "its context", "its arguments", "its attributes", "the context of a model error"],
+)
+def test_an_exception_that_shows_the_key_is_nobodys_cause_and_nobodys_context(error: Exception) -> None:
+    failed = guarded_failure(error)
+
+    assert (failed.__cause__, failed.__context__) == (None, None)
+    assert KEY not in str(failed)
+
+
+def test_a_model_error_passes_with_its_cause() -> None:
+    error = chained(ModelError("failed", kind=ModelErrorKind.OTHER), KeyError("odd"))
+
+    assert guarded_failure(error) is error
+    assert isinstance(error.__context__, KeyError)
+
+
+def test_what_a_consumer_throws_in_passes_and_closes_the_steps() -> None:
+    closed: list[bool] = []
+
+    def steps() -> Generator[str]:
+        try:
+            yield "one"
+        finally:
+            closed.append(True)
+
+    held = steps()  # so that it is not closed for want of a reference
+    guarded = Failures(KEY).guarded(held)
+    next(guarded)
+    with pytest.raises(KeyError, match="theirs"):
+        guarded.throw(KeyError("theirs"))
+    assert closed == [True]

@@ -1,4 +1,5 @@
 import errno
+import itertools
 import json
 import socket
 import zlib
@@ -148,6 +149,39 @@ def test_a_redirect_is_named_and_not_followed(server: ModelServer, status: int) 
     assert "redirect to /v1/models" in str(failed)
 
 
+def test_the_body_of_a_redirect_is_not_read(server: ModelServer) -> None:
+    server.enqueue(wire(b"moved", Gate(), status=302, headers={"Location": "/v1/models"}))
+
+    assert failure(address(server), client(read_timeout=2.0)).kind is ModelErrorKind.CONFIGURATION
+    server.wait_aborted()
+
+
+@pytest.mark.parametrize("location", ["http://[::1", "\xff", "http://x:99999999/", "//", "", f"/?key={KEY}"])
+def test_a_redirect_may_lead_to_no_address_at_all(server: ModelServer, location: str) -> None:
+    server.enqueue(wire(b"moved", status=302, headers={"Location": location}))
+    failed = failure(address(server))
+
+    assert (failed.kind, failed.status) == (ModelErrorKind.CONFIGURATION, 302)
+    assert f"redirect to {location.replace(KEY, '[key]')}" in str(failed)
+
+
+def test_a_refusal_whose_body_drips_does_not_hold_the_call_up(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = itertools.count(step=100.0)
+    monkeypatch.setattr("intermission.models.http.time.monotonic", lambda: next(times))
+    server.enqueue(wire(b"because", Gate(), status=500))
+
+    assert str(failure(address(server))).endswith("500: because")
+    server.wait_aborted()
+
+
+def test_a_refusal_whose_body_breaks_off_shows_what_came(server: ModelServer) -> None:
+    server.enqueue(wire(b"because", status=500, headers={"Content-Length": "99"}))
+
+    assert str(failure(address(server))).endswith("500: because")
+
+
 @pytest.mark.parametrize(
     "kind", ["authentication", "rate_limit", "timeout", "service", "validation", "network", "other"]
 )
@@ -265,6 +299,14 @@ def test_text_of_any_kind_arrives_as_it_was(server: ModelServer) -> None:
         json.loads(b"".join(pieces))
 
     assert server.requests == [payload]
+
+
+def test_a_payload_without_an_end_is_a_validation_error(server: ModelServer) -> None:
+    payload: dict[str, Any] = {}
+    payload["again"] = payload
+    with pytest.raises(ModelError, match="JSON") as caught, client().post(address(server), payload):
+        pass
+    assert caught.value.kind is ModelErrorKind.VALIDATION
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

@@ -4,6 +4,8 @@ base.py              what an agent asks of a model: `Model`, `ModelRequest`, `Mo
 chat_completions.py  `ChatCompletions`, on chat_request.py (there) and chat_answer.py (back)
 http.py              the one user of `requests`
 sse.py               streams of server-sent events
+whole_text.py        text whose characters are split between pieces
+plain_values.py      values that a log can store, and values that JSON can carry
 failures.py          a provider's failures as `ModelError`
 """
 

@@ -9,8 +9,12 @@ from intermission.content import Content, FunctionCall
 from intermission.events import Usage
 from intermission.models.base import ModelResponse
 from intermission.models.failures import Failures
+from intermission.models.plain_values import storable
+from intermission.models.whole_text import TextPieces, whole_text
 
 __all__ = ["ChatAnswer"]
+
+_MOST_TOKENS = 2**53  # beyond it not every reader of JSON keeps each digit, and no count is real
 
 
 @dataclass(slots=True)
@@ -35,12 +39,15 @@ class ChatAnswer:
         self._field = field
         self._begun = False
         self._text: list[str] = []
+        self._pieces = TextPieces()
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self._usage: Usage | None = None
 
     def add(self, source: str) -> str:
         """Take in a chunk; return the text that it adds, `""` for none.
+
+        The first half of a character waits for the next chunk.
 
         Raises:
             ModelError: It is not a chunk of an answer, or it reports an error.
@@ -49,14 +56,18 @@ class ChatAnswer:
             chunk = self._object(json.loads(source), source)
         except ValueError as error:
             raise self._malformed(source) from error
-        if chunk.get("error") is not None:
-            raise self._failures.reported(chunk["error"])
-        if chunk.get("object") == "error":  # vLLM's form: the chunk itself is the error
-            raise self._failures.reported(chunk)
+        if reported := self._failures.reported_in(chunk):
+            raise reported
         self._usage = _usage(chunk.get("usage")) or self._usage
         return "".join(
             self._add_choice(choice, source) for choice in self._list(chunk.get("choices"), source)
         )
+
+    def end(self) -> str:
+        """Take in that no chunk follows; return the text that this adds, for a half of a character."""
+        rest = self._pieces.end()
+        self._text.append(rest)
+        return rest
 
     def response(self) -> ModelResponse:
         """Return the whole answer.
@@ -66,6 +77,7 @@ class ChatAnswer:
         """
         if not self._begun:
             raise self._failures.malformed("the answer holds no choice", "")
+        self.end()
         calls = [self._function_call(call) for call in self._calls]
         return ModelResponse(content=Content.model("".join(self._text), calls=calls), usage=self._usage)
 
@@ -81,14 +93,16 @@ class ChatAnswer:
         text = said.get("content") or said.get("refusal") or ""
         if not isinstance(text, str):
             raise self._malformed(source)
-        self._text.append(text)
-        return text
+        shown = self._pieces.add(text)
+        self._text.append(shown)
+        return shown
 
     def _add_call(self, delta: Mapping[str, Any], source: str) -> None:
         function = self._object(delta.get("function"), source)
         index, call_id, name = delta.get("index"), delta.get("id") or "", function.get("name") or ""
         if not (isinstance(index, int | None) and isinstance(call_id, str) and isinstance(name, str)):
             raise self._malformed(source)
+        name = whole_text(name)
         call = self._begun_call(index, call_id, name)
         if call is None:
             call = _Call()
@@ -121,14 +135,17 @@ class ChatAnswer:
         text = "".join(call.arguments)
         if not call.name:
             raise self._failures.malformed("a tool call has no name; its arguments are", text or "empty")
-        what = f"the arguments of tool call {call.name!r} are not a JSON object"
+        what = f"the arguments of tool call {call.name!r}"
         try:
             arguments: object = json.loads(text) if text.strip() else {}
-        except ValueError as error:
-            raise self._failures.malformed(what, text) from error
+        except (ValueError, RecursionError) as error:
+            raise self._failures.malformed(f"{what} are not a JSON object", text) from error
         if not isinstance(arguments, dict):
-            raise self._failures.malformed(what, text)
-        return FunctionCall("", call.name, cast("dict[str, Any]", arguments))
+            raise self._failures.malformed(f"{what} are not a JSON object", text)
+        try:
+            return FunctionCall("", call.name, storable(cast("dict[str, Any]", arguments)))
+        except ValueError as error:
+            raise self._failures.malformed(f"{what} hold {error}", text) from error
 
     def _object(self, value: object, source: str) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -147,8 +164,19 @@ class ChatAnswer:
 
 
 def _usage(value: object) -> Usage | None:
+    """Return what a service says of its tokens; a count that is none counts as not reported."""
     if not isinstance(value, dict):
         return None
     counts = cast("dict[str, Any]", value)
-    given, said = counts.get("prompt_tokens") or 0, counts.get("completion_tokens") or 0
-    return Usage(given, said, counts.get("total_tokens") or given + said)
+    given, said, total = (
+        _count(counts.get(name)) for name in ("prompt_tokens", "completion_tokens", "total_tokens")
+    )
+    if given is said is total is None:
+        return None
+    known = (given or 0) + (said or 0)
+    complete = given is not None and said is not None
+    return Usage(given or 0, said or 0, known if total is None else total, complete)
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else None

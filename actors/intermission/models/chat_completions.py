@@ -1,8 +1,11 @@
 """`ChatCompletions`: models behind the OpenAI chat-completions protocol, which most servers speak."""
 
+import json
 import os
 from collections.abc import Generator, Iterator, Mapping
+from itertools import chain
 from typing import Any
+from urllib.parse import unquote
 
 from intermission.content import Content
 from intermission.errors import ModelError, ModelErrorKind
@@ -16,6 +19,7 @@ __all__ = ["ChatCompletions"]
 
 _DEFAULT_BASE_URL = "https://api.openai.com/v1"
 _END_MARKER = "[DONE]"
+_UNSTREAMED_SIZE = 65_536  # bytes; what is read of an answer that should have been a stream
 
 
 class ChatCompletions:
@@ -56,7 +60,7 @@ class ChatCompletions:
         self._base_url = (base_url or os.environ.get("OPENAI_BASE_URL") or _DEFAULT_BASE_URL).rstrip("/")
         key = api_key or os.environ.get("OPENAI_API_KEY") or ""
         self._lacks_key = not key and self._base_url == _DEFAULT_BASE_URL
-        self._failures = Failures(key)
+        self._failures = Failures(key, *_query_values(self._base_url))
         self._http = HttpClient(
             headers={"Authorization": f"Bearer {key}"} if key else {},
             failures=self._failures,
@@ -65,7 +69,7 @@ class ChatCompletions:
         )
 
     def __repr__(self) -> str:
-        return f"ChatCompletions({self._name!r}, base_url={self._base_url!r})"
+        return f"ChatCompletions({self._name!r}, base_url={self._failures.hide(self._base_url)!r})"
 
     @property
     def name(self) -> str:
@@ -87,16 +91,26 @@ class ChatCompletions:
                 kind=ModelErrorKind.CONFIGURATION,
             )
         payload = chat_request(self._name, request, self._options)
+        yield from self._failures.guarded(self._exchange(payload, streaming=request.streaming))
+
+    def _exchange(self, payload: Mapping[str, Any], *, streaming: bool) -> Generator[ModelResponse]:
         with self._http.post(f"{self._base_url}/chat/completions", payload) as body:
-            response = (yield from self._streamed(body)) if request.streaming else self._whole(body)
+            response = (yield from self._streamed(body)) if streaming else self._whole(body)
         # Only now: a caller may take this last response and never ask for another.
         yield response
 
     def _streamed(self, body: Iterator[bytes]) -> Generator[ModelResponse, None, ModelResponse]:
         answer = ChatAnswer(self._failures, "delta")
+        first = next((piece for piece in body if piece.strip(b"\r\n")), b"")
+        pieces = chain((first,), body)
+        # Not by the content type: some servers give a stream a wrong one, and an error none.
+        if first.lstrip()[:1] in {b"{", b"["}:
+            raise self._unstreamed(pieces)
         try:
-            for data in event_data(body):
+            for data in event_data(pieces):
                 if data.strip() == _END_MARKER:
+                    if rest := answer.end():
+                        yield ModelResponse(content=Content.model(rest), partial=True)
                     return answer.response()
                 if delta := answer.add(data):
                     yield ModelResponse(content=Content.model(delta), partial=True)
@@ -105,7 +119,28 @@ class ChatCompletions:
         # A body without a length ends like this when its connection breaks; half an answer is none.
         raise self._failures.malformed("the stream ended without its end marker", "")
 
+    def _unstreamed(self, pieces: Iterator[bytes]) -> ModelError:
+        """Return what is wrong with an answer that is plain JSON although a stream was asked for."""
+        body = bytearray()
+        for piece in pieces:
+            body += piece
+            if len(body) >= _UNSTREAMED_SIZE:
+                break
+        text = body.decode(errors="replace")
+        try:
+            reported = self._failures.reported_in(json.loads(text))
+        except ValueError:  # no JSON after all, or too long to be read to its end
+            reported = None
+        return reported or self._failures.malformed("the service did not stream its answer", text)
+
     def _whole(self, body: Iterator[bytes]) -> ModelResponse:
         answer = ChatAnswer(self._failures, "message")
         answer.add(b"".join(body).decode(errors="replace"))
         return answer.response()
+
+
+def _query_values(url: str) -> list[str]:
+    """Return the values in an address's query, as they stand and decoded: a key can be among them."""
+    fields = url.partition("#")[0].partition("?")[2].split("&")
+    values = [value or name for name, _, value in (field.partition("=") for field in fields)]
+    return [*values, *map(unquote, values)]

@@ -8,6 +8,7 @@ from typing import Any
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import ModelError, ModelErrorKind
 from intermission.models.base import ModelRequest, ToolDeclaration
+from intermission.models.plain_values import sendable
 
 __all__ = ["RESERVED_FIELDS", "chat_request"]
 
@@ -100,8 +101,8 @@ def _response(response: FunctionResponse) -> dict[str, Any]:
 def _json_text(value: Mapping[str, Any], what: str) -> str:
     try:
         # Readable characters, not escapes: this text is what the model reads.
-        return json.dumps(dict(value), ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
+        return json.dumps(sendable(value), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
         raise ModelError(
             f"{what} cannot be put into JSON: {error}", kind=ModelErrorKind.VALIDATION
         ) from error
@@ -113,6 +114,6 @@ def _tool(tool: ToolDeclaration) -> dict[str, Any]:
         "function": {
             "name": tool.name,
             "description": tool.description,
-            "parameters": dict(tool.parameters),
+            "parameters": sendable(tool.parameters),
         },
     }

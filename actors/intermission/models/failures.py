@@ -2,17 +2,22 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, cast
+from typing import Any, TypeVar, cast
+from urllib.parse import quote
 
 from intermission.errors import ModelError, ModelErrorKind
+from intermission.models.whole_text import whole_text
 
 __all__ = ["Failures", "kind_of_status", "seconds_to_wait"]
 
 _EXCERPT_LENGTH = 500  # characters
 _SHORTEST_SECRET = 8  # characters
+
+StepT = TypeVar("StepT")
 
 _KINDS = {
     400: ModelErrorKind.VALIDATION,
@@ -46,7 +51,7 @@ def seconds_to_wait(retry_after: str | None) -> float | None:
     except ValueError:
         try:
             date = parsedate_to_datetime(retry_after)
-        except ValueError:
+        except (ValueError, OverflowError):  # the latter for a year of twenty digits
             return None
         # A date that states no zone comes back without one; HTTP dates are in GMT.
         seconds = (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
@@ -57,12 +62,14 @@ class Failures:
     """Makes the errors of one provider.
 
     Args:
-        secret: The key, which no message shows even if the service repeats it; `""` for none.
+        secrets: The key and its like, which no message shows even if the service repeats it; `""` is none.
     """
 
-    def __init__(self, secret: str = "") -> None:
+    def __init__(self, *secrets: str) -> None:
         # Shorter ones are placeholders for servers without keys; hiding an "x" would garble every message.
-        self._secret = secret if len(secret) >= _SHORTEST_SECRET else ""
+        real = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
+        spellings = {spelling for secret in real for spelling in _spellings(secret)}
+        self._spellings = sorted(spellings, key=len, reverse=True)  # one can be the beginning of another
 
     def failed(
         self,
@@ -75,11 +82,11 @@ class Failures:
     ) -> ModelError:
         """Return an error that says `what` happened and shows the beginning of `detail`."""
         # Hidden before it is cut, or the cut could leave half a key behind.
-        shown = " ".join(self._hide(detail).split())
+        shown = " ".join(self.hide(detail).split())
         if len(shown) > _EXCERPT_LENGTH:
             shown = f"{shown[:_EXCERPT_LENGTH]}…"
-        message = f"{self._hide(what)}: {shown}" if shown else self._hide(what)
-        return ModelError(message, kind=kind, status=status, retry_after=retry_after)
+        message = f"{self.hide(what)}: {shown}" if shown else self.hide(what)
+        return ModelError(whole_text(message), kind=kind, status=status, retry_after=retry_after)
 
     def malformed(self, what: str, text: str) -> ModelError:
         """Return an error for an answer that breaks its protocol, with the offending text."""
@@ -94,9 +101,73 @@ class Failures:
         kind = kind_of_status(code) if isinstance(code, int) and code >= 400 else ModelErrorKind.SERVICE
         return self.failed(kind, "the service reported an error inside its answer", detail)
 
-    def _hide(self, text: str) -> str:
-        return text.replace(self._secret, "[key]") if self._secret else text
+    def reported_in(self, answer: object) -> ModelError | None:
+        """Return the error that a JSON answer is, or that it holds; `None` if there is none."""
+        fields = _fields(answer)
+        if fields.get("error") is not None:
+            return self.reported(fields["error"])
+        # vLLM's form: the answer itself is the error.
+        return self.reported(fields) if fields.get("object") == "error" else None
+
+    def hide(self, text: str) -> str:
+        """Return `text` with `[key]` in place of each secret."""
+        for spelling in self._spellings:
+            text = text.replace(spelling, "[key]")
+        return text
+
+    def guarded(self, steps: Generator[StepT]) -> Generator[StepT]:
+        """Yield what `steps` yields; whatever goes wrong in it is a `ModelError` that leads to no secret.
+
+        What the consumer throws in passes as it is. `steps` is closed with this generator.
+
+        Raises:
+            ModelError: As `steps` raised it; one of kind service for any other exception, which is its cause.
+        """
+        with closing(steps):
+            while True:
+                try:
+                    step = self._next(steps)
+                except StopIteration:
+                    return
+                except ModelError as error:
+                    # Here and not where it was raised: `from None` would leave the context to be found.
+                    if self._shows_secret(error.__cause__):
+                        error.__cause__ = None
+                    if self._shows_secret(error.__context__):
+                        error.__context__ = None
+                    raise
+                yield step
+
+    def _next(self, steps: Generator[StepT]) -> StepT:
+        try:
+            return next(steps)
+        except (ModelError, StopIteration):
+            raise
+        except Exception as error:
+            raise self.malformed("the answer cannot be read", repr(error)) from error
+
+    def _shows_secret(self, error: BaseException | None) -> bool:
+        texts = (text for link in _chain(error) for text in (str(link), repr(link), repr(vars(link))))
+        return any(spelling in text for text in texts for spelling in self._spellings)
 
 
 def _fields(value: object) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _spellings(secret: str) -> set[str]:
+    """Return how a secret looks in a text, in one quoted by Python or JSON, and in an address."""
+    quoted = {repr(secret)[1:-1], json.dumps(secret)[1:-1]}
+    # The last are the characters that requests leaves as they are.
+    return {secret, *quoted, *(quote(secret, safe=safe) for safe in ("", "/", "!#$%&'()*+,/:;=?@[]~"))}
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception and all that it leads to."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        link = waiting.pop()
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            yield link
+            waiting += [link.__cause__, link.__context__]

@@ -3,8 +3,9 @@
 import ipaddress
 import json
 import math
+import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -88,7 +89,7 @@ class HttpClient:
         body = self._encoded(payload)
         # A session for each call: requests does not promise that threads can share one, and one a thread
         # would keep idle sockets for as long as that thread lives. The price is a connection for each call.
-        with requests.Session() as session:
+        with _Session() as session:
             session.mount("http://", _ClosingAdapter())
             session.mount("https://", _ClosingAdapter())
             try:
@@ -123,18 +124,11 @@ class HttpClient:
             yield piece
 
     def _refused(self, url: str, response: requests.Response, pieces: Iterator[bytes]) -> ModelError:
-        body = bytearray()
-        try:
-            for piece in pieces:
-                body += piece
-                if len(body) >= _ERROR_BODY_SIZE:
-                    break
-        except ModelError:
-            pass  # the status says more than the break; the excerpt ends where the body did
         status = response.status_code
-        detail = body.decode(errors="replace") or response.reason or ""
-        if response.is_redirect:  # requests has read its body away
+        if response.is_redirect:
             detail = f"a redirect to {response.headers['Location']}, which is not followed"
+        else:
+            detail = self._beginning(pieces).decode(errors="replace") or response.reason or ""
         return self._failures.failed(
             kind_of_status(status),
             f"{url} answered {status}",
@@ -142,6 +136,18 @@ class HttpClient:
             status=status,
             retry_after=seconds_to_wait(response.headers.get("Retry-After")),
         )
+
+    def _beginning(self, pieces: Iterator[bytes]) -> bytes:
+        """Return the beginning of a refusal's body. A body that drips must not hold the call up."""
+        body = bytearray()
+        end = time.monotonic() + self._timeouts[1]
+        # Whatever breaks it, the status says more; the excerpt ends where the body did.
+        with suppress(Exception):
+            for piece in pieces:
+                body += piece
+                if len(body) >= _ERROR_BODY_SIZE or time.monotonic() >= end:
+                    break
+        return bytes(body)
 
     def _broken(self, url: str, error: Exception) -> ModelError:
         for kind, what, types in _KINDS:
@@ -152,7 +158,7 @@ class HttpClient:
     def _encoded(self, payload: Mapping[str, Any]) -> bytes:
         try:
             return json.dumps(payload, allow_nan=False).encode()
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise self._failures.failed(
                 ModelErrorKind.VALIDATION, "the request cannot be put into JSON", str(error)
             ) from error
@@ -177,6 +183,16 @@ class HttpClient:
                 ModelErrorKind.CONFIGURATION,
                 f"the address of {parts.hostname} holds a user name; such credentials are not used",
             )
+
+
+class _Session(requests.Session):
+    """Takes no answer for a redirect.
+
+    Even if it may not follow one, requests would read all of its body and parse where it leads.
+    """
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        return None
 
 
 class _ClosingAdapter(HTTPAdapter):
