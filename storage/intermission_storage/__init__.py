@@ -1,37 +1,68 @@
 """The event log of Intermission: streams of numbered records. It knows nothing of actors or agents.
 
-errors.py      every error of a log
-record.py      Record: one thing that happened, as plain values
-log.py         EventLog: what the runtime asks of a store
-codec.py       Record <-> bytes
-memory_log.py  MemoryEventLog: for tests and the first minute
-lmdb_log.py    LmdbEventLog: on disk, a durable commit for each append
+record.py            Kind, Record, Owner, Claim, IndexEntry: the values
+errors.py            every error of a log
+log.py               EventLog: what the runtime asks of a store
+codec.py             records <-> bytes
+admission.py         claims and positions: whether a batch may be committed
+memory_log.py        MemoryEventLog: for tests and the first minute
+lmdb_log.py          LmdbEventLog: on disk
+  lmdb_stores.py       one store for each path in a process
+  lmdb_store.py        what the logs of one path share
+  group_writer.py      the thread that commits what waits together
+  lmdb_batch.py        what one transaction does
+  lmdb_reader.py       everything that is read
+  lmdb_environment.py  growth, forks, errors of LMDB
+  lmdb_gate.py         no transaction while the map changes
+  lmdb_file.py         a file that was cut short
+  lmdb_owners.py       which processes live
+  lmdb_schema.py       databases and keys
 """
 
+from intermission_storage.check import Checkable, Report, verify
+from intermission_storage.dump import export
 from intermission_storage.errors import (
+    ClaimedError,
     ConflictError,
     EncodingError,
     LogClosedError,
     LogCorruptError,
+    LogForkedError,
     LogFullError,
+    LogReadOnlyError,
     LogVersionError,
+    StaleClaimError,
     StorageError,
 )
 from intermission_storage.lmdb_log import LmdbEventLog
 from intermission_storage.log import EventLog
 from intermission_storage.memory_log import MemoryEventLog
-from intermission_storage.record import Record
+from intermission_storage.record import Appended, Claim, Head, IndexEntry, Kind, Owner, Record
 
 __all__ = [
+    "Appended",
+    "Checkable",
+    "Claim",
+    "ClaimedError",
     "ConflictError",
     "EncodingError",
     "EventLog",
+    "Head",
+    "IndexEntry",
+    "Kind",
     "LmdbEventLog",
     "LogClosedError",
     "LogCorruptError",
+    "LogForkedError",
     "LogFullError",
+    "LogReadOnlyError",
     "LogVersionError",
     "MemoryEventLog",
+    "Owner",
     "Record",
+    "Report",
+    "StaleClaimError",
     "StorageError",
+    "export",
+    "verify",
 ]

@@ -1,27 +1,49 @@
 """Every error that an event log raises.
 
 StorageError
-├── ConflictError        another writer moved the stream on
+├── ClaimedError         somebody who lives holds the stream
+├── ConflictError        the stream does not end where the writer expects it
 ├── EncodingError        a value would not come back equal (also a TypeError)
 ├── LogClosedError       the log was closed before the call
 ├── LogCorruptError      the file is not an event log, or is damaged
+├── LogForkedError       the log was opened before the process forked
 ├── LogFullError         no room for the records
-└── LogVersionError      a newer version of this library wrote the log
+├── LogReadOnlyError     the log cannot be written here
+├── LogVersionError      a newer version of this library wrote the log
+└── StaleClaimError      the claim under which the append was made has been lost
 """
 
+from intermission_storage.record import Owner
+
 __all__ = [
+    "ClaimedError",
     "ConflictError",
     "EncodingError",
     "LogClosedError",
     "LogCorruptError",
+    "LogForkedError",
     "LogFullError",
+    "LogReadOnlyError",
     "LogVersionError",
+    "StaleClaimError",
     "StorageError",
 ]
 
 
 class StorageError(Exception):
     """Root of the errors of an event log. What was committed before it is still in the log."""
+
+
+class ClaimedError(StorageError):
+    """Another owner holds the stream, and lives. Nothing was written.
+
+    Wait until it lets go, or take the stream over on purpose (`take_over`), which fences it off.
+    """
+
+    def __init__(self, stream: str, owner: Owner) -> None:
+        super().__init__(f"stream {stream!r} is claimed by {owner}, which lives. Nothing was written.")
+        self.stream = stream
+        self.owner = owner
 
 
 class ConflictError(StorageError):
@@ -62,9 +84,36 @@ class LogCorruptError(StorageError):
     """The file is no event log of ours, or it is damaged. Nothing was changed in it."""
 
 
+class LogForkedError(StorageError):
+    """The log was opened before this process was forked, and belongs to the parent. Nothing was done.
+
+    Open logs after forking, or start child processes with the `spawn` method.
+    """
+
+
 class LogFullError(StorageError):
     """The log or its disk has no room for the records. Nothing of the batch was written; reads still work."""
 
 
+class LogReadOnlyError(StorageError):
+    """The log cannot be written: its directory does not allow it, or it was opened with `read_only`."""
+
+
 class LogVersionError(StorageError):
     """A newer version of this library wrote the log or record; upgrade to read it. Nothing was changed."""
+
+
+class StaleClaimError(StorageError):
+    """The claim under which the append was made is gone: released, taken over, or deleted with its stream.
+
+    Nothing was written. Whoever gets this has been fenced off, and must not go on with what it did.
+    """
+
+    def __init__(self, stream: str, *, token: int, current: int | None) -> None:
+        since = "nobody holds it now" if current is None else f"it is held under {current} now"
+        super().__init__(
+            f"stream {stream!r} is no longer held under claim {token}: {since}. Nothing was written."
+        )
+        self.stream = stream
+        self.token = token
+        self.current = current

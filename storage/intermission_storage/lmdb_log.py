@@ -1,153 +1,215 @@
-"""`LmdbEventLog`: the event log on disk, one LMDB environment, a durable commit for each append."""
+"""`LmdbEventLog`: the event log on disk."""
 
-import contextlib
-import hashlib
 import os
-import struct
 import threading
-from collections.abc import Generator, Sequence
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 
-import lmdb
-import msgpack
-
-from intermission_storage.codec import decode, encode
-from intermission_storage.errors import (
-    ConflictError,
-    LogClosedError,
-    LogCorruptError,
-    LogFullError,
-    LogVersionError,
-    StorageError,
-)
-from intermission_storage.log import check_page
-from intermission_storage.record import Record
+from intermission_storage.codec import encode_record
+from intermission_storage.errors import LogClosedError, LogReadOnlyError
+from intermission_storage.lmdb_batch import Job
+from intermission_storage.lmdb_reader import LmdbReader
+from intermission_storage.lmdb_schema import digest, index_change
+from intermission_storage.lmdb_stores import STORES
+from intermission_storage.log import Done, check_batch, waited
+from intermission_storage.record import Appended, Head, IndexEntry, Owner, Record
 
 __all__ = ["LmdbEventLog"]
 
-_FORMAT = 1
-_MAP_SIZE = 16 << 30  # bytes of address space, not of disk: the file grows with what is in it
-_MAX_READERS = (
-    4096  # threads that read at one moment, in all processes; LMDB's own 126 are fewer than workers
-)
-
-_META_FORMAT = b"format"
-_SEQ = struct.Struct(">Q")
+_MAP_SIZE = 64 << 30  # bytes of address space, not of disk
+_NO_OWNER = Owner("reader", os.getpid(), "")
+_POLL = 0.02  # seconds between looks for what another process has committed
 
 
 class LmdbEventLog:
-    """An event log in the directory `path`, created if it is missing.
+    """An event log in the directory `path`, which is created if it is missing.
 
-    An append returns when its commit is on disk. One process opens a path once: a second `LmdbEventLog`
-    on it in the same process is refused by LMDB; other processes may read and append beside it.
+    An append is reported when its commit is on the disk. One thread commits what waits together, in one
+    transaction, so that many writers share a flush. Several logs may be opened on one path: in one process
+    they share one environment, and each is an owner of its own; other processes may read and append beside.
 
-    Layout: in the database `records` a key is the stream's digest and the record's number, so that one
-    stream lies together in order; in `heads` a digest leads to the stream's name and last number.
+    Args:
+        path: The directory. It must be on a local disk.
+        sync: Whether a commit is on the disk when it is reported. `False` is faster, survives the death of
+            the process, and may lose or damage the log when the machine goes down.
+        map_size: Bytes of address space to begin with; the file grows only with what is in it.
+        max_size: Bytes that the log may grow to, beyond which an append is a `LogFullError`; `None` for no
+            limit but the disk's.
+        read_only: Only read: an append is a `LogReadOnlyError`, and a log that is not there is not created.
 
     Raises:
-        LogCorruptError: There is something else at `path`.
+        LogCorruptError: There is something else at `path`, or the log is damaged.
         LogVersionError: A newer version of this library wrote the log.
-        StorageError: The directory cannot be opened or written.
+        LogReadOnlyError: The directory cannot be written, and `read_only` was not given.
+        LogForkedError: This process is a fork of one that has opened the log.
+        StorageError: The log cannot be opened.
+        ValueError: It is open in this process with another `sync`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, map_size: int = _MAP_SIZE) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        sync: bool = True,
+        map_size: int = _MAP_SIZE,
+        max_size: int | None = None,
+        read_only: bool = False,
+    ) -> None:
         self.path = Path(path)
+        self._read_only = read_only
+        self._store = STORES.take(
+            self.path, sync=sync, map_size=map_size, max_size=max_size, read_only=read_only
+        )
+        self._reader = LmdbReader(self._store)
         self._lock = threading.Lock()
-        self._open_calls = 0
-        self._closing = False
-        self._idle = threading.Condition(self._lock)
-        self._env = self._open(map_size)
-
-    def _open(self, map_size: int) -> lmdb.Environment:
-        if self.path.exists() and not self.path.is_dir():
-            raise LogCorruptError(
-                f"{self.path} is no event log: a log is a directory. Nothing was changed in it."
-            )
+        self._closing = threading.RLock()  # a second closer returns when the first has closed
+        self._closed = False
+        self._done = False
         try:
-            env = lmdb.open(str(self.path), map_size=map_size, max_dbs=4, max_readers=_MAX_READERS)
-        except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as error:
-            raise LogCorruptError(f"{self.path} is no event log, or is damaged: {error}") from error
-        except (lmdb.Error, OSError) as error:
-            raise StorageError(f"{self.path} cannot be opened as an event log: {error}") from error
-        try:
-            env.reader_check()  # a killed process may have left its place in the table of readers
-            with env.begin(write=True) as transaction:
-                self._open_databases(env, transaction)
-        except lmdb.Error as error:
-            env.close()
-            raise LogCorruptError(f"{self.path} is no event log, or is damaged: {error}") from error
+            self._key, self._owner = (b"", _NO_OWNER) if read_only else self._store.open_owner()
         except BaseException:
-            env.close()
+            STORES.give_back(self._store)
             raise
-        return env
 
-    def _open_databases(self, env: lmdb.Environment, transaction: lmdb.Transaction) -> None:
-        # In one transaction: a log is complete or empty, and what is foreign is not touched.
-        new = transaction.stat()["entries"] == 0
-        self._meta = env.open_db(b"meta", transaction, create=new)
-        if new:
-            transaction.put(_META_FORMAT, bytes([_FORMAT]), db=self._meta)
-        found = transaction.get(_META_FORMAT, db=self._meta)
-        if not found:
-            raise LogCorruptError(
-                f"{self.path} is no event log: it has no format. Nothing was changed in it."
-            )
-        if found[0] > _FORMAT:
-            raise LogVersionError(
-                f"{self.path} has log format {found[0]}, this library reads up to {_FORMAT}: upgrade it."
-            )
-        self._heads = env.open_db(b"heads", transaction, create=new)
-        self._records = env.open_db(b"records", transaction, create=new)
+    @property
+    def owner(self) -> Owner:
+        """See `EventLog.owner`."""
+        return self._owner
 
-    def append(self, stream: str, expected: int, records: Sequence[Record]) -> int:
-        """See `EventLog.append`. When it returns, the records are flushed to the disk."""
-        if not records:
-            raise ValueError("append needs at least one record")
-        encoded = [encode(record) for record in records]
-        digest = _digest(stream)
-        with self._using(), self._env.begin(write=True) as transaction:
-            actual = self._position(transaction, digest)
-            if actual != expected:
-                raise ConflictError(stream, expected=expected, actual=actual)
-            for seq, raw in enumerate(encoded, actual + 1):
-                transaction.put(digest + _SEQ.pack(seq), raw, db=self._records)
-            last = actual + len(encoded)
-            transaction.put(digest, _pack_head(stream, last), db=self._heads)
-        return last
+    def submit(
+        self,
+        stream: str,
+        records: Sequence[Record],
+        done: Done,
+        *,
+        expected: int | None = None,
+        token: int | None = None,
+        claim: bool = False,
+        take_over: bool = False,
+        release: bool = False,
+        put: Sequence[IndexEntry] = (),
+        drop: Sequence[IndexEntry] = (),
+    ) -> None:
+        """See `EventLog.submit`. `done` is called on the thread that commits."""
+        encoded = [encode_record(record) for record in records]
+        key = digest(stream)
+        job = Job(stream, expected, token, claim, take_over, release, key, encoded, (), self._key, done)
+        if claim or take_over or not records:
+            check_batch(job, records, put, drop)
+        if put or drop:
+            gone = [index_change(stream, entry, gone=True) for entry in drop]
+            job.index = [index_change(stream, entry, gone=False) for entry in put] + gone
+        self._submit(job)
+
+    def append(
+        self,
+        stream: str,
+        records: Sequence[Record],
+        *,
+        expected: int | None = None,
+        token: int | None = None,
+        claim: bool = False,
+        take_over: bool = False,
+        release: bool = False,
+        put: Sequence[IndexEntry] = (),
+        drop: Sequence[IndexEntry] = (),
+    ) -> Appended:
+        """See `EventLog.append`. Not to be called in a `done`: it would wait for its own thread."""
+        self._check_waiting()
+        return waited(
+            lambda done: self.submit(
+                stream,
+                records,
+                done,
+                expected=expected,
+                token=token,
+                claim=claim,
+                take_over=take_over,
+                release=release,
+                put=put,
+                drop=drop,
+            )
+        )
+
+    def delete(self, stream: str, *, token: int | None = None, take_over: bool = False) -> bool:
+        """See `EventLog.delete`."""
+        self._check_waiting()
+        job = Job(stream, token=token, take_over=take_over, key=digest(stream), delete=True)
+
+        def submit(done: Done) -> None:
+            job.done = done
+            self._submit(job)
+
+        return waited(submit).position > 0
 
     def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> list[Record]:
-        """See `EventLog.read`. Damage that LMDB itself notices is a `LogCorruptError`."""
-        check_page(after, limit)
-        digest = _digest(stream)
-        found: list[tuple[int, bytes]] = []
-        with self._using(), self._env.begin(db=self._records) as transaction:
-            cursor = transaction.cursor()
-            more = cursor.set_range(digest + _SEQ.pack(after + 1))
-            while more and cursor.key().startswith(digest) and (limit is None or len(found) < limit):
-                (seq,) = cast("tuple[int]", _SEQ.unpack(cursor.key()[len(digest) :]))
-                found.append((seq, bytes(cursor.value())))
-                more = cursor.next()
-        return [decode(raw, seq) for seq, raw in found]
+        """See `EventLog.read`."""
+        self._check_open()
+        return self._reader.read(stream, after=after, limit=limit)
 
-    def position(self, stream: str) -> int:
-        """See `EventLog.position`."""
-        with self._using(), self._env.begin() as transaction:
-            return self._position(transaction, _digest(stream))
+    def follow(self, stream: str, *, after: int = 0, timeout: float | None = None) -> list[Record]:
+        """See `EventLog.follow`. What another process commits is seen within some hundredths of a second."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            commits = self._store.commits.count
+            if records := self.read(stream, after=after):
+                return records
+            left = _POLL if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                return []
+            self._store.commits.wait(commits, min(left, _POLL))
 
-    def streams(self) -> list[str]:
+    def head(self, stream: str) -> Head:
+        """See `EventLog.head`."""
+        self._check_open()
+        return self._reader.head(stream)
+
+    def streams(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         """See `EventLog.streams`."""
-        with self._using(), self._env.begin(db=self._heads) as transaction:
-            return [_head(raw)[0] for _, raw in transaction.cursor()]
+        self._check_open()
+        return self._reader.streams(after=after, limit=limit)
+
+    def index(
+        self,
+        index: str,
+        prefix: Iterable[str] = (),
+        *,
+        after: IndexEntry | None = None,
+        limit: int | None = None,
+    ) -> list[IndexEntry]:
+        """See `EventLog.index`."""
+        self._check_open()
+        return self._reader.index(index, tuple(prefix), after=after, limit=limit)
+
+    def check_structure(self) -> list[str]:
+        """See `Checkable.check_structure`: whether the file is sound as one of LMDB's, page by page."""
+        self._check_open()
+        return self._reader.check_structure()
 
     def close(self) -> None:
-        """See `EventLog.close`. Waits for the calls that are under way."""
-        with self._idle:
-            self._closing = True
-            while self._open_calls:
-                self._idle.wait()
-            self._env.close()
+        """See `EventLog.close`. In a fork of the process that opened it, it does nothing.
+
+        Raises:
+            RuntimeError: It is called in a `done`, whose thread it would wait for.
+        """
+        if self._store.environment.is_forked:
+            self._closed = True
+            return
+        self._check_waiting()
+        with self._closing:
+            with self._lock:
+                self._closed = True
+            # Each step can be done again: a signal handler may close inside this close, or raise out of it.
+            if not (self._read_only or self._done):
+                self._store.writer.flush()
+            if not (self._read_only or self._done):
+                self._store.close_owner(self._key)
+            if not self._done:
+                STORES.give_back(self._store)
+                self._done = True
 
     def __enter__(self) -> Self:
         return self
@@ -157,48 +219,22 @@ class LmdbEventLog:
     ) -> None:
         self.close()
 
-    def _position(self, transaction: lmdb.Transaction, digest: bytes) -> int:
-        raw = transaction.get(digest, db=self._heads)
-        return 0 if raw is None else _head(bytes(raw))[1]
+    def _submit(self, job: Job) -> None:
+        if self._store.environment.is_forked:
+            self._store.environment.check_usable()
+        if self._read_only:
+            raise LogReadOnlyError(f"the event log {self.path} is open for reading only; nothing was written")
+        writer = self._store.writer
+        writer.make_room()
+        with self._lock:  # so that nothing comes after what `close` waits for
+            if self._closed:
+                self._check_open()
+            writer.submit(job)
 
-    @contextlib.contextmanager
-    def _using(self) -> Generator[None]:
-        # The environment must not be closed under a transaction: that is a crash, not an exception.
-        with self._lock:
-            if self._closing:
-                raise LogClosedError(f"the event log {self.path} was closed")
-            self._open_calls += 1
-        try:
-            yield
-        except (lmdb.MapFullError, lmdb.DiskError) as error:
-            raise LogFullError(
-                f"{self.path} has no room for the records: {error}. Nothing was written."
-            ) from error
-        except (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError) as error:
-            raise LogCorruptError(f"{self.path} is damaged: {error}") from error
-        except lmdb.Error as error:
-            raise StorageError(f"{self.path}: {error}. Nothing was written.") from error
-        finally:
-            with self._idle:
-                self._open_calls -= 1
-                if not self._open_calls:
-                    self._idle.notify_all()
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosedError(f"the event log {self.path} was closed")
 
-
-def _digest(stream: str) -> bytes:
-    # LMDB's keys end at 511 bytes; a stream's name may be of any length.
-    return hashlib.blake2b(_name_bytes(stream), digest_size=16).digest()
-
-
-def _name_bytes(stream: str) -> bytes:
-    # "surrogatepass": a user's string may hold half a surrogate pair, which plain UTF-8 refuses.
-    return stream.encode("utf-8", "surrogatepass")
-
-
-def _pack_head(stream: str, last: int) -> bytes:
-    return msgpack.packb([_name_bytes(stream), last])
-
-
-def _head(raw: bytes) -> tuple[str, int]:
-    name, last = cast("tuple[bytes, int]", msgpack.unpackb(raw))
-    return name.decode("utf-8", "surrogatepass"), last
+    def _check_waiting(self) -> None:
+        if self._store.is_writer():
+            raise RuntimeError("this call waits for the thread that commits, and was made on it, in a done")

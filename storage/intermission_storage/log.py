@@ -1,37 +1,113 @@
-"""`EventLog`: what the runtime asks of a store. It assumes no LMDB."""
+"""`EventLog`: what the runtime asks of a store. It assumes no LMDB and no single machine."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeAlias
 
-from intermission_storage.record import Record
+from intermission_storage.admission import Request
+from intermission_storage.errors import StorageError
+from intermission_storage.record import Appended, Head, IndexEntry, Owner, Record
 
-__all__ = ["EventLog", "check_page"]
+__all__ = ["Done", "EventLog", "check_batch", "check_page", "waited"]
+
+Done: TypeAlias = Callable[[Appended | StorageError], None]
+"""What `EventLog.submit` calls when a commit is durable or refused."""
 
 
 class EventLog(Protocol):
     """Streams of numbered records: appended whole or not at all, never changed afterwards.
 
-    A stream comes into being with its first record. The records of a stream are numbered 1, 2, 3, …
-    in the order of their commits. Every method may be called from any thread.
+    A stream comes into being with its first record. The records of a stream are numbered 1, 2, 3, … in the
+    order of their commits; clocks order nothing. Every method may be called from any thread.
+
+    A writer that needs a stream for itself *claims* it: an append with `claim=True` is refused with
+    `ClaimedError` while an owner that lives holds the stream, and else gets a token; appends under the claim
+    carry the token, and one whose claim is gone is refused with `StaleClaimError`. An owner is one opened
+    log; it lives until it is closed or its process has died.
     """
 
-    def append(self, stream: str, expected: int, records: Sequence[Record]) -> int:
-        """Commit `records` at the end of `stream`, in one transaction.
+    @property
+    def owner(self) -> Owner:
+        """Who this opened log is in the claims that it makes."""
+        ...
+
+    def submit(
+        self,
+        stream: str,
+        records: Sequence[Record],
+        done: Done,
+        *,
+        expected: int | None = None,
+        token: int | None = None,
+        claim: bool = False,
+        take_over: bool = False,
+        release: bool = False,
+        put: Sequence[IndexEntry] = (),
+        drop: Sequence[IndexEntry] = (),
+    ) -> None:
+        """Commit a batch, all of it in one transaction or nothing, and call `done` once with how it went.
+
+        Batches that are submitted to a stream one after another are committed in that order. A batch that
+        was taken is committed whatever becomes of the caller. When too many batches wait, the call waits
+        for room, unless it is made inside a `done`.
 
         Args:
-            stream: The stream's name: any string.
-            expected: The number of the last record that the writer knows of, 0 for a new stream.
-            records: At least one record. Their own `seq` is ignored.
-
-        Returns:
-            The number of the last record written. It is durable when the call returns, as far as the log is.
+            stream: The stream's name: any text.
+            records: What happened, in order; their own `seq` is ignored. They may be none.
+            done: Called with `Appended` once the commit is durable, as far as the log is, or with the
+                `StorageError` that refused it; on another thread, or before `submit` returns. It must be
+                quick, and what it raises is logged and goes no further.
+            expected: The number of the last record that the writer knows of, 0 for a new stream; `None` to
+                append to whatever is there.
+            token: The claim under which to append; `None` for a stream that nobody may hold.
+            claim: Claim the stream with this commit; the token is in `Appended`.
+            take_over: With `claim`: take the stream from an owner that lives, too.
+            release: Give up the claim with this commit.
+            put: Index entries that come into being with this commit, or are replaced.
+            drop: Index entries that go with it; their values are ignored, and unknown ones are no error.
 
         Raises:
+            EncodingError: A value would not come back equal. `done` is not called.
+            LogClosedError: The log is closed. `done` is not called.
+            LogReadOnlyError: The log is open for reading only. `done` is not called.
+            ValueError: There is nothing to do, or `claim` comes with a `token`. `done` is not called.
+        """
+        ...
+
+    def append(
+        self,
+        stream: str,
+        records: Sequence[Record],
+        *,
+        expected: int | None = None,
+        token: int | None = None,
+        claim: bool = False,
+        take_over: bool = False,
+        release: bool = False,
+        put: Sequence[IndexEntry] = (),
+        drop: Sequence[IndexEntry] = (),
+    ) -> Appended:
+        """As `submit`, but wait for the commit and return or raise how it went.
+
+        Raises:
+            ClaimedError: An owner that lives holds the stream.
+            StaleClaimError: The claim of `token` is gone. It is looked at before the position.
             ConflictError: The stream does not end at `expected`.
-            EncodingError: A value would not come back equal.
             LogFullError: There is no room.
-            LogClosedError: The log was closed.
+            StorageError: And whatever `submit` raises.
+        """
+        ...
+
+    def delete(self, stream: str, *, token: int | None = None, take_over: bool = False) -> bool:
+        """Delete a stream, its claim and its index entries, and return whether there was anything.
+
+        A writer that is still under way cannot write it back: its claim is gone. The name is free.
+
+        Raises:
+            ClaimedError: An owner that lives holds the stream, `token` is not its claim's, and there is no
+                `take_over`.
+            StaleClaimError: The claim of `token` is gone.
         """
         ...
 
@@ -39,23 +115,59 @@ class EventLog(Protocol):
         """Return the records of `stream` above number `after`, at most `limit`; none for an unknown stream.
 
         Raises:
-            ValueError: `after` or `limit` is negative.
             LogClosedError: The log was closed.
             LogCorruptError: A record cannot be decoded.
             LogVersionError: A record was written by a newer version.
+            ValueError: `after` or `limit` is negative.
         """
         ...
 
-    def position(self, stream: str) -> int:
-        """Return the number of the last record of `stream`, 0 for an unknown stream."""
+    def follow(self, stream: str, *, after: int = 0, timeout: float | None = None) -> list[Record]:
+        """Return the records above number `after` as soon as there are any, whoever commits them.
+
+        Returns none when `timeout` seconds have passed without. Deleting the stream is not noticed.
+
+        Raises:
+            LogClosedError: The log was closed, also while waiting.
+        """
         ...
 
-    def streams(self) -> list[str]:
-        """Return the names of all streams, in no order that may be relied on."""
+    def head(self, stream: str) -> Head:
+        """Return where the stream stands, and who holds it."""
+        ...
+
+    def streams(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
+        """Return the names of the streams, in an order that is the log's own but stays the same.
+
+        Args:
+            after: Go on behind this stream of an earlier page, which may be gone meanwhile.
+            limit: At most so many.
+        """
+        ...
+
+    def index(
+        self,
+        index: str,
+        prefix: Iterable[str] = (),
+        *,
+        after: IndexEntry | None = None,
+        limit: int | None = None,
+    ) -> list[IndexEntry]:
+        """Return the entries of an index whose keys begin with `prefix`, in the log's own, constant order.
+
+        Args:
+            index: The index's name; an unknown one is empty.
+            prefix: The first texts of the key.
+            after: Go on behind this entry of an earlier page, which may be gone meanwhile.
+            limit: At most so many.
+        """
         ...
 
     def close(self) -> None:
-        """Close the log. Closing twice is allowed; every other call afterwards raises `LogClosedError`."""
+        """Commit what was submitted, then close the log; the claims of this owner are free from then on.
+
+        Closing twice is allowed; every other call afterwards raises `LogClosedError`.
+        """
         ...
 
     def __enter__(self) -> Self: ...
@@ -65,11 +177,53 @@ class EventLog(Protocol):
     ) -> None: ...
 
 
+_TOO_MANY = 2**62
+
+
 def check_page(after: int, limit: int | None) -> None:
-    """Refuse what no `read` may be asked for, so that every log does so alike.
+    """Refuse bounds of a page that mean nothing.
 
     Raises:
-        ValueError: `after` or `limit` is negative.
+        ValueError: One of them is negative.
     """
-    if after < 0 or (limit is not None and limit < 0):
-        raise ValueError(f"after={after} and limit={limit} must not be negative")
+    if after < 0:
+        raise ValueError(f"after is {after}: records are numbered from 1")
+    if limit is not None and limit < 0:
+        raise ValueError(f"limit is {limit}: a page holds no fewer than 0")
+    if after >= _TOO_MANY or (limit or 0) >= _TOO_MANY:
+        raise ValueError(f"after is {after} and limit is {limit}: no log holds that many")
+
+
+def check_batch(
+    request: Request, records: Sequence[Record], put: Sequence[IndexEntry], drop: Sequence[IndexEntry]
+) -> None:
+    """Refuse a batch that does nothing, or claims a stream without a record that says why.
+
+    Raises:
+        ValueError: It is one of these.
+    """
+    if not (records or put or drop or request.release):
+        raise ValueError("a batch needs a record, an index entry or a release")
+    if request.claim:
+        if request.token is not None:
+            raise ValueError("a batch that claims its stream has no token yet: give claim or token, not both")
+        if not records:
+            raise ValueError("a claim comes with a record")
+    elif request.take_over:
+        raise ValueError("take_over goes with claim")
+
+
+def waited(submit: Callable[[Done], None]) -> Appended:
+    """Submit with a `done` that this call waits for, and return or raise how it went."""
+    answered = threading.Event()
+    outcomes: list[Appended | StorageError] = []
+
+    def done(outcome: Appended | StorageError) -> None:
+        outcomes.append(outcome)
+        answered.set()
+
+    submit(done)
+    answered.wait()
+    if isinstance(outcomes[0], StorageError):
+        raise outcomes[0]
+    return outcomes[0]

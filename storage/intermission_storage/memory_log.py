@@ -1,68 +1,210 @@
-"""`MemoryEventLog`: for tests and the first minute. It encodes as the log on disk does."""
+"""`MemoryEventLog`: for tests and the first minute. It encodes and refuses as the log on disk does."""
 
+import bisect
+import itertools
+import logging
+import os
+import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from intermission_storage.codec import decode, encode
-from intermission_storage.errors import ConflictError, LogClosedError
-from intermission_storage.log import check_page
-from intermission_storage.record import Record
+from intermission_storage.admission import HeldError, Position, Request, admit
+from intermission_storage.codec import (
+    decode_segment,
+    decode_value,
+    encode_record,
+    encode_segment,
+    encode_value,
+)
+from intermission_storage.errors import ClaimedError, LogClosedError, StorageError
+from intermission_storage.log import Done, check_batch, check_page, waited
+from intermission_storage.record import Appended, Claim, Head, IndexEntry, Owner, Record
 
 __all__ = ["MemoryEventLog"]
+
+logger = logging.getLogger(__name__)
+
+_IndexKey = tuple[str, tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class _Stream:
+    position: Position[Owner] = field(default_factory=Position[Owner])
+    lasts: list[int] = field(default_factory=list[int])
+    segments: list[bytes] = field(default_factory=list[bytes])
+    index: set[_IndexKey] = field(default_factory=set[_IndexKey])
+
+
+class _Store:
+    """What the logs share that were made of each other."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition(threading.RLock())
+        self.streams: dict[str, _Stream] = {}
+        self.index: dict[_IndexKey, tuple[str, bytes]] = {}
+        self.tokens = itertools.count(1)
+        self.owners: set[Owner] = set()
+        self.handles = itertools.count(1)
 
 
 class MemoryEventLog:
     """An event log that is gone with the process.
 
-    It refuses the same values as the log on disk, so that what works on it works there.
+    Args:
+        share: Another memory log: the two then are one log, opened twice, and each is an owner of its own.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._streams: dict[str, list[bytes]] = {}
+    def __init__(self, *, share: "MemoryEventLog | None" = None) -> None:
+        self._store: _Store = _Store() if share is None else share._store
+        with self._store.changed:
+            self._owner = Owner(f"memory.{next(self._store.handles)}", os.getpid(), socket.gethostname())
+            self._store.owners.add(self._owner)
         self._closed = False
 
-    def append(self, stream: str, expected: int, records: Sequence[Record]) -> int:
-        """See `EventLog.append`. "Durable" here means: in this process's memory."""
-        if not records:
-            raise ValueError("append needs at least one record")
-        encoded = [encode(record) for record in records]
-        with self._lock:
+    @property
+    def owner(self) -> Owner:
+        """See `EventLog.owner`."""
+        return self._owner
+
+    def submit(
+        self,
+        stream: str,
+        records: Sequence[Record],
+        done: Done,
+        *,
+        expected: int | None = None,
+        token: int | None = None,
+        claim: bool = False,
+        take_over: bool = False,
+        release: bool = False,
+        put: Sequence[IndexEntry] = (),
+        drop: Sequence[IndexEntry] = (),
+    ) -> None:
+        """See `EventLog.submit`. `done` is called before this returns; "durable" means: in memory."""
+        request = Request(stream, expected, token, claim, take_over, release)
+        check_batch(request, records, put, drop)
+        encoded = [encode_record(record) for record in records]
+        values = [encode_value({"value": entry.value}) for entry in put]
+        with self._store.changed:
             self._check_open()
-            actual = len(self._streams.get(stream, ()))
-            if actual != expected:
-                raise ConflictError(stream, expected=expected, actual=actual)
-            self._streams.setdefault(stream, []).extend(encoded)
-            return actual + len(encoded)
+            try:
+                outcome: Appended | StorageError = self._commit(
+                    request, encoded, zip(put, values, strict=True), drop
+                )
+            except StorageError as refused:
+                outcome = refused
+            self._store.changed.notify_all()
+        try:
+            done(outcome)
+        except (Exception, SystemExit):
+            logger.exception("what waited for a commit of stream %r failed", stream)
+
+    def append(
+        self,
+        stream: str,
+        records: Sequence[Record],
+        *,
+        expected: int | None = None,
+        token: int | None = None,
+        claim: bool = False,
+        take_over: bool = False,
+        release: bool = False,
+        put: Sequence[IndexEntry] = (),
+        drop: Sequence[IndexEntry] = (),
+    ) -> Appended:
+        """See `EventLog.append`."""
+        return waited(
+            lambda done: self.submit(
+                stream,
+                records,
+                done,
+                expected=expected,
+                token=token,
+                claim=claim,
+                take_over=take_over,
+                release=release,
+                put=put,
+                drop=drop,
+            )
+        )
+
+    def delete(self, stream: str, *, token: int | None = None, take_over: bool = False) -> bool:
+        """See `EventLog.delete`."""
+        with self._store.changed:
+            self._check_open()
+            self._admit(Request(stream, token=token, take_over=take_over))
+            found = self._store.streams.pop(stream, None)
+            if found is None:
+                return False
+            for key in found.index:
+                del self._store.index[key]
+            return found.position.last > 0 or bool(found.index)
 
     def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> list[Record]:
         """See `EventLog.read`."""
         check_page(after, limit)
-        with self._lock:
+        with self._store.changed:
             self._check_open()
-            stored = self._streams.get(stream, [])
-            raw = stored[after:] if limit is None else stored[after : after + limit]
-        return [decode(item, seq) for seq, item in enumerate(raw, after + 1)]
+            found = self._store.streams.get(stream, _Stream())
+            first = bisect.bisect_right(found.lasts, after)
+            segments = list(zip(found.lasts[first:], found.segments[first:], strict=True))
+        records = (record for last, raw in segments for record in decode_segment(raw, last))
+        return list(itertools.islice((record for record in records if record.seq > after), limit))
 
-    def position(self, stream: str) -> int:
-        """See `EventLog.position`."""
-        with self._lock:
+    def follow(self, stream: str, *, after: int = 0, timeout: float | None = None) -> list[Record]:
+        """See `EventLog.follow`."""
+        with self._store.changed:
+            self._store.changed.wait_for(lambda: self._closed or self.head(stream).position > after, timeout)
+            return self.read(stream, after=after)
+
+    def head(self, stream: str) -> Head:
+        """See `EventLog.head`."""
+        with self._store.changed:
             self._check_open()
-            return len(self._streams.get(stream, ()))
+            position = self._store.streams.get(stream, _Stream()).position
+            if position.owner is None:
+                return Head(position.last)
+            alive = position.owner in self._store.owners
+            return Head(position.last, Claim(position.token, position.owner, alive))
 
-    def streams(self) -> list[str]:
+    def streams(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         """See `EventLog.streams`."""
-        with self._lock:
+        check_page(0, limit)
+        with self._store.changed:
             self._check_open()
-            return list(self._streams)
+            names = sorted(name for name, found in self._store.streams.items() if found.lasts)
+        return [name for name in names if after is None or name > after][:limit]
+
+    def index(
+        self,
+        index: str,
+        prefix: Iterable[str] = (),
+        *,
+        after: IndexEntry | None = None,
+        limit: int | None = None,
+    ) -> list[IndexEntry]:
+        """See `EventLog.index`."""
+        check_page(0, limit)
+        below = tuple(prefix)
+        with self._store.changed:
+            self._check_open()
+            found = sorted(item for item in self._store.index.items() if item[0][0] == index)
+        entries = (
+            IndexEntry(index, key, decode_value(raw)["value"], stream)
+            for (_, key), (stream, raw) in found
+            if key[: len(below)] == below and (after is None or key > after.key)
+        )
+        return list(itertools.islice(entries, limit))
 
     def close(self) -> None:
-        """See `EventLog.close`. The records are dropped."""
-        with self._lock:
+        """See `EventLog.close`. The records are dropped with the last log that shares them."""
+        with self._store.changed:
             self._closed = True
-            self._streams = {}
+            self._store.owners.discard(self._owner)
+            self._store.changed.notify_all()
 
     def __enter__(self) -> Self:
         return self
@@ -72,6 +214,48 @@ class MemoryEventLog:
     ) -> None:
         self.close()
 
+    def _commit(
+        self,
+        request: Request,
+        records: list[bytes],
+        put: Iterable[tuple[IndexEntry, bytes]],
+        drop: Sequence[IndexEntry],
+    ) -> Appended:
+        self._admit(request)
+        stream = self._store.streams.setdefault(request.stream, _Stream())
+        position = stream.position
+        if request.claim:
+            position.token, position.owner = next(self._store.tokens), self._owner
+        if records:
+            position.last += len(records)
+            stream.lasts.append(position.last)
+            stream.segments.append(encode_segment(records))
+        for entry, value in put:
+            self._put(request.stream, (entry.index, entry.key), value)
+        for entry in drop:
+            if (entry.index, entry.key) in stream.index:
+                stream.index.discard((entry.index, entry.key))
+                del self._store.index[entry.index, entry.key]
+        if request.release:
+            position.token, position.owner = 0, None
+        return Appended(position.last, position.token or None)
+
+    def _put(self, stream: str, key: _IndexKey, value: bytes) -> None:
+        before = self._store.index.get(key)
+        if before is not None:
+            self._store.streams[before[0]].index.discard(key)
+        self._store.index[key] = (stream, value)
+        self._store.streams[stream].index.add(key)
+
+    def _admit(self, request: Request) -> None:
+        position = self._store.streams.get(request.stream, _Stream()).position
+        owner = position.owner
+        try:
+            admit(request, position, held=owner in self._store.owners)
+        except HeldError:
+            assert owner is not None
+            raise ClaimedError(request.stream, owner) from None
+
     def _check_open(self) -> None:
         if self._closed:
-            raise LogClosedError("this memory log was closed; its records are gone")
+            raise LogClosedError("this memory log was closed")

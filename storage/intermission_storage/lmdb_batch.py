@@ -1,0 +1,173 @@
+"""`LmdbBatch`: what one write transaction does for the jobs that are committed together."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import lmdb
+
+from intermission_storage.admission import HeldError, Position, Request, admit
+from intermission_storage.codec import encode_segment
+from intermission_storage.errors import ClaimedError, StorageError
+from intermission_storage.lmdb_schema import (
+    Databases,
+    IndexChange,
+    PackedOwner,
+    name_bytes,
+    pack_claim,
+    segment_key,
+    unpack_owner,
+)
+from intermission_storage.log import Done
+from intermission_storage.record import Appended
+
+__all__ = ["Job", "LmdbBatch"]
+
+
+@dataclass(slots=True)
+class Job(Request):
+    """A batch of one stream, encoded, on its way to the writer.
+
+    Attributes:
+        key: The stream's digest.
+        owner: Who submits it.
+        outcome: How it went, once that is known.
+    """
+
+    key: bytes = b""
+    records: Sequence[bytes] = ()
+    index: Sequence[IndexChange] = ()
+    owner: PackedOwner = b""
+    done: Done = lambda _: None
+    delete: bool = False
+    outcome: Appended | StorageError | None = None
+
+
+_IsAlive: TypeAlias = Callable[[lmdb.Transaction, PackedOwner], bool]
+
+
+class LmdbBatch:
+    """Does the jobs of one transaction; a stream's records are written by one put, at its end.
+
+    Args:
+        transaction: The write transaction.
+        databases: Where to write.
+        positions: Positions that are true in this transaction; it goes on with them, so after a transaction
+            that fails they are true no longer.
+        is_alive: Tells whether an owner lives.
+
+    Attributes:
+        certain: Whether it is certain to have written something, and so to have used up its number.
+    """
+
+    def __init__(
+        self,
+        transaction: lmdb.Transaction,
+        databases: Databases,
+        positions: dict[bytes, Position[PackedOwner]],
+        is_alive: _IsAlive,
+    ) -> None:
+        self.certain = False
+        self._positions = positions
+        self._transaction = transaction
+        self._databases = databases
+        self._is_alive = is_alive
+        self._segments: dict[bytes, list[bytes]] = {}
+
+    def add(self, job: Job) -> Appended:
+        """Do what a job asks, and return how it went.
+
+        Raises:
+            StorageError: The job is refused; nothing of it was done.
+        """
+        position = self._position(job.key)
+        if job.token != (position.token or None) or job.expected not in {None, position.last}:
+            self._admit(job, position)
+        elif position.last and not (job.claim or job.release or job.index or job.delete):
+            # Nearly all jobs are this one: the next records of a stream, from whom they may come.
+            position.last += len(job.records)
+            self._segments.setdefault(job.key, []).extend(job.records)
+            return Appended(position.last, job.token)
+        if job.delete:
+            return Appended(self._delete(job.key), None)
+        if job.claim:
+            position.token = self._databases.next_number(self._transaction, b"token")
+            position.owner = job.owner
+            claim = pack_claim(position.token, job.owner)
+            self._transaction.put(job.key, claim, db=self._databases.claims)
+        if job.records:
+            self._add_records(job, position)
+        for change in job.index:
+            self._change_index(job.key, change)
+        if job.release and position.token:
+            position.token, position.owner = 0, None
+            self._transaction.delete(job.key, db=self._databases.claims)
+        return Appended(position.last, position.token or None)
+
+    def finish(self) -> None:
+        """Write the records."""
+        put, segments = self._transaction.put, self._databases.segments
+        for stream, records in self._segments.items():
+            put(segment_key(stream, self._positions[stream].last), encode_segment(records), db=segments)
+        self.certain = self.certain or bool(self._segments)
+
+    def _position(self, stream: bytes) -> Position[PackedOwner]:
+        position = self._positions.get(stream)
+        if position is None:
+            position = self._positions[stream] = self._databases.position(self._transaction, stream)
+        return position
+
+    def _admit(self, job: Job, position: Position[PackedOwner]) -> None:
+        # Whether an owner lives costs a call of the system, so it is asked only when it matters.
+        owner = position.owner if job.token is None else None
+        held = owner is not None and self._is_alive(self._transaction, owner)
+        try:
+            admit(job, position, held=held)
+        except HeldError:
+            assert owner is not None
+            raise ClaimedError(job.stream, unpack_owner(owner)) from None
+
+    def _add_records(self, job: Job, position: Position[PackedOwner]) -> None:
+        if position.last == 0:
+            name = name_bytes(job.stream)
+            self._transaction.put(job.key, name, db=self._databases.names)
+        position.last += len(job.records)
+        segment = self._segments.get(job.key)
+        if segment is None:
+            self._segments[job.key] = list(job.records)
+        else:
+            segment.extend(job.records)
+
+    def _change_index(self, stream: bytes, change: IndexChange) -> None:
+        index, owned = self._databases.index, self._databases.owned
+        found = self._transaction.get(change.key, db=index)
+        owner = None if found is None else bytes(found[: len(stream)])
+        if change.value is not None:
+            self._transaction.put(change.key, stream + change.value, db=index)
+            self._transaction.put(stream + change.key, b"", db=owned)
+            if owner not in {None, stream}:
+                self._transaction.delete(bytes(owner or b"") + change.key, db=owned)
+        elif owner == stream:
+            self._transaction.delete(change.key, db=index)
+            self._transaction.delete(stream + change.key, db=owned)
+
+    def _delete(self, stream: bytes) -> int:
+        """Delete a stream, and return how much there was of it."""
+        owned = self._delete_below(stream, self._databases.owned)
+        for key in owned:
+            self._transaction.delete(key[len(stream) :], db=self._databases.index)
+        waiting = self._segments.pop(stream, [])
+        stored = self._delete_below(stream, self._databases.segments)
+        self._transaction.delete(stream, db=self._databases.names)
+        self._transaction.delete(stream, db=self._databases.claims)
+        self._positions[stream] = Position()
+        return len(owned) + len(waiting) + len(stored)
+
+    def _delete_below(self, prefix: bytes, database: Any) -> list[bytes]:
+        deleted: list[bytes] = []
+        cursor = self._transaction.cursor(database)
+        more = cursor.set_range(prefix)
+        while more and bytes(cursor.key()).startswith(prefix):
+            deleted.append(bytes(cursor.key()))
+            more = cursor.delete() and bool(cursor.key())
+        return deleted

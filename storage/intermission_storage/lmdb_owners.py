@@ -1,0 +1,116 @@
+"""`ProcessLock`: which processes that have opened the log still live.
+
+Each process that opens a log takes a number that no other had, and locks the byte of that number in the
+file `owners.lock`. The lock belongs to the open file, not to the process: the system gives it back when the
+process is gone, however it went, and nobody else who opens and closes the file, to copy it perhaps, gives it
+back by that. A forked child would have the open file, too, so it closes it before anything else.
+"""
+
+import fcntl
+import os
+import struct
+import threading
+import weakref
+from pathlib import Path
+
+from intermission_storage.errors import LogReadOnlyError, StorageError
+
+__all__ = ["ProcessLock", "anybody_lives"]
+
+# struct flock of Linux on 64 bits: type, whence, start, length, process.
+_FLOCK = struct.Struct("hhqqi4x")
+_TO_THE_END = 0
+
+_locks: "weakref.WeakSet[ProcessLock]" = weakref.WeakSet()
+
+
+class ProcessLock:
+    """This process's place in the file, and a look at the others'.
+
+    The file is opened when it is needed first. Any method may then raise a `LogReadOnlyError`, if it cannot
+    be written, or another `StorageError`.
+    """
+
+    def __init__(self, directory: Path, *, read_only: bool) -> None:
+        self._path = _path(directory)
+        self._flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT)
+        self._file: int | None = None  # None: nobody has asked yet
+        self._opening = threading.Lock()
+        self._number = 0
+        _locks.add(self)
+
+    def take(self, number: int) -> None:
+        """Live under `number` until `close`, or until this process ends."""
+        wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0)
+        try:
+            fcntl.fcntl(self._open(), fcntl.F_OFD_SETLK, wanted)
+        except OSError as error:  # somebody else has that number, or the file system knows no locks
+            self.close()
+            raise StorageError(f"{self._path} cannot be locked: {error}") from error
+        self._number = number
+
+    def is_alive(self, number: int) -> bool:
+        """Return whether the process of that number lives."""
+        if number == self._number:
+            return True
+        try:
+            return _is_locked(self._open(), number, 1)
+        except FileNotFoundError:
+            return False  # for who only reads: nobody has opened the log since the file was lost
+
+    def close(self) -> None:
+        """Give the place back."""
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+
+    def leave_to_parent(self) -> None:
+        """In a fork: let go of the parent's open file."""
+        self._opening = threading.Lock()
+        self.close()
+
+    def _open(self) -> int:
+        with self._opening:
+            if self._file is None:
+                self._file = self._opened()
+            return self._file
+
+    def _opened(self) -> int:
+        try:
+            return os.open(self._path, self._flags, 0o666)
+        except FileNotFoundError:
+            raise
+        except PermissionError as error:
+            raise LogReadOnlyError(f"{self._path} cannot be written: {error}") from error
+        except OSError as error:
+            raise StorageError(f"{self._path} cannot be opened: {error}") from error
+
+
+def anybody_lives(directory: Path) -> bool:
+    """Return whether any process has the log open for writing."""
+    try:
+        file = os.open(_path(directory), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return _is_locked(file, 0, _TO_THE_END)
+    finally:
+        os.close(file)
+
+
+def _path(directory: Path) -> Path:
+    return directory / "owners.lock"
+
+
+def _is_locked(file: int, start: int, length: int) -> bool:
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+    kind, *_ = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked))
+    return bool(kind != fcntl.F_UNLCK)
+
+
+def _leave_to_parent() -> None:
+    for lock in _locks:
+        lock.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

@@ -1,0 +1,206 @@
+"""`LmdbStore`: the log at one path as all of a process shares it: one environment, one writer."""
+
+import contextlib
+import itertools
+import logging
+import os
+import socket
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import lmdb
+
+from intermission_storage.admission import Position
+from intermission_storage.errors import StorageError
+from intermission_storage.group_writer import GroupWriter
+from intermission_storage.lmdb_batch import Job, LmdbBatch
+from intermission_storage.lmdb_environment import LmdbEnvironment
+from intermission_storage.lmdb_file import mark_clean
+from intermission_storage.lmdb_owners import ProcessLock
+from intermission_storage.lmdb_schema import (
+    Databases,
+    PackedOwner,
+    owner_key,
+    owner_process,
+    pack_owner,
+    unpack_owner,
+)
+from intermission_storage.record import Owner
+
+__all__ = ["Commits", "LmdbStore"]
+
+logger = logging.getLogger(__name__)
+
+_MAX_POSITIONS = 100_000  # streams whose position is remembered between commits
+
+
+class LmdbStore:
+    """What the opened logs of one path in one process share.
+
+    Positions and claims are read in the transaction that writes. What an earlier transaction of this
+    process read or wrote is believed as long as no other process has committed since, which LMDB's own
+    transaction numbers tell.
+    """
+
+    def __init__(
+        self, path: Path, *, sync: bool, map_size: int, max_size: int | None, read_only: bool
+    ) -> None:
+        self.sync = sync
+        self.environment = LmdbEnvironment(
+            path, map_size=map_size, max_size=max_size, sync=sync, read_only=read_only
+        )
+        self.commits = Commits()
+        self._handles = itertools.count(1)
+        self._writer: GroupWriter[Job] | None = None  # None: for reading only
+        self._positions: dict[bytes, Position[PackedOwner]] = {}
+        self._last_transaction = -1  # the one after which `_positions` is true; -1: it is not
+        self._locks = ProcessLock(path, read_only=read_only)
+        try:
+            if read_only:
+                with self.environment.reading() as transaction:
+                    self.databases = self._open_databases(transaction, create=False)
+                return
+            self.databases, self._process = self.environment.write(self._set_up, reserve=True)
+            self._locks.take(self._process)
+            self.environment.write(self._sweep, reserve=True)
+            self._writer = GroupWriter(self._commit, name=f"intermission-log {path.name}")
+        except BaseException:
+            self.environment.close()
+            self._locks.close()
+            raise
+
+    def open_owner(self) -> tuple[PackedOwner, Owner]:
+        """Write down a new owner of this process, which lives from now on, and return it."""
+        packed = pack_owner(self._process, next(self._handles), Owner("", os.getpid(), socket.gethostname()))
+        key = owner_key(packed)
+        self.environment.write(
+            lambda transaction: transaction.put(key, b"", db=self.databases.owners), reserve=True
+        )
+        return packed, unpack_owner(packed)
+
+    def close_owner(self, packed: PackedOwner) -> None:
+        """Write down that an owner is gone: its claims are free."""
+        key = owner_key(packed)
+        self.environment.write(
+            lambda transaction: transaction.delete(key, db=self.databases.owners), reserve=True
+        )
+
+    @property
+    def writer(self) -> GroupWriter[Job]:
+        """The thread that commits jobs and then calls each one's `done`."""
+        assert self._writer is not None, "the store is open for reading only"
+        return self._writer
+
+    def flush(self, *, timeout: float | None = None) -> None:
+        """Wait until what was submitted is committed and reported, in a fork and for a reader not at all."""
+        if self._writer is not None and not self.environment.is_forked:
+            self._writer.flush(timeout)
+
+    def is_writer(self) -> bool:
+        """Return whether this is the thread that commits."""
+        return self._writer is not None and self._writer.is_current()
+
+    def is_alive(self, transaction: lmdb.Transaction, owner: PackedOwner) -> bool:
+        """Return whether an owner lives: its log is open, and so is its process."""
+        is_open = transaction.get(owner_key(owner), db=self.databases.owners) is not None
+        return is_open and self._locks.is_alive(owner_process(owner))
+
+    def close(self) -> None:
+        """End the writer and close the environment; nothing may be submitted afterwards."""
+        if self._writer is not None:
+            self._writer.close()
+        self.environment.close()
+        self._locks.close()
+        if self._writer is not None and self.sync:
+            mark_clean(self.environment.path)
+
+    def _set_up(self, transaction: lmdb.Transaction) -> tuple[Databases, int]:
+        databases = self._open_databases(transaction, create=True)
+        return databases, databases.next_number(transaction, b"process")
+
+    def _open_databases(self, transaction: lmdb.Transaction, *, create: bool) -> Databases:
+        where = str(self.environment.path)
+        return Databases.open(self.environment.raw, transaction, create=create, where=where)
+
+    def _sweep(self, transaction: lmdb.Transaction) -> None:
+        cursor = transaction.cursor(self.databases.owners)
+        more = cursor.first()
+        while more:
+            if self._locks.is_alive(owner_process(bytes(cursor.key()))):
+                more = cursor.next()
+            else:
+                more = cursor.delete() and cursor.key() != b""
+
+    def _commit(self, jobs: Sequence[Job]) -> None:
+        try:
+            self._commit_together(jobs)
+        except BaseException as error:  # noqa: BLE001 - it is reported to each job, and the thread goes on
+            streams = dict.fromkeys(job.key for job in jobs)  # in their order
+            if len(streams) == 1:
+                for job in jobs:
+                    job.outcome = error if isinstance(error, StorageError) else _unexpected(error)
+            else:
+                # One stream's bad batch must not fail the others': each gets a transaction of its own.
+                for key in streams:
+                    self._commit([job for job in jobs if job.key == key])
+                return
+        self.commits.notify()
+        for job in jobs:
+            assert job.outcome is not None
+            try:
+                job.done(job.outcome)
+            except BaseException:
+                # Whoever listens to the log lines may fail as well, and the thread must go on.
+                with contextlib.suppress(BaseException):
+                    logger.exception("what waited for a commit of stream %r failed", job.stream)
+
+    def _commit_together(self, jobs: Sequence[Job]) -> None:
+        self._last_transaction = self.environment.write(
+            lambda transaction: self._apply(transaction, jobs), reserve=all(job.delete for job in jobs)
+        )
+
+    def _apply(self, transaction: lmdb.Transaction, jobs: Sequence[Job]) -> int:
+        """Do the jobs; return the transaction's number if it is certain to be used up by it, else -1."""
+        number = transaction.id()
+        if number != self._last_transaction + 1 or len(self._positions) > _MAX_POSITIONS:
+            self._positions.clear()
+        self._last_transaction = -1  # until the commit, and after one that fails: nothing is believed
+        batch = LmdbBatch(transaction, self.databases, self._positions, self.is_alive)
+        for job in jobs:
+            try:
+                job.outcome = batch.add(job)
+            except StorageError as refused:
+                job.outcome = refused
+        batch.finish()
+        return number if batch.certain else -1
+
+
+class Commits:
+    """Wakes those who wait for the next commit of this process."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return self._count
+
+    def notify(self) -> None:
+        """There was one."""
+        with self._changed:
+            self._count += 1
+            self._changed.notify_all()
+
+    def wait(self, count: int, timeout: float) -> None:
+        """Return when there were more than `count`, or after `timeout` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._count != count, timeout)
+
+
+def _unexpected(error: BaseException) -> StorageError:
+    failed = StorageError(f"the log failed in a way that it should not: {error!r}. Nothing was written.")
+    failed.__cause__ = error
+    return failed
