@@ -1,10 +1,12 @@
 """What every test has: the scale of the run, a temporary directory, the duty to leave nothing behind.
 
-`pytest` is the default check, `pytest --long` the long one. Helpers that are no fixtures are modules in
-`tests/support`, which `pythonpath` in pyproject.toml puts on the path: `import scale`.
+`pytest` is the default check, `pytest --long` the long one; `pytest --scenarios` runs none. Helpers that
+are no fixtures are modules in `tests/support`, which `pythonpath` in pyproject.toml puts on the path:
+`import scale`.
 """
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -14,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import scale
+import scenarios
 from intermission.testing import assert_nothing_left
 from tree import ROOT
 
@@ -52,6 +55,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("intermission")
     group.addoption("--long", action="store_true", help="more rounds, and the tests marked long")
     group.addoption("--real-model", action="store_true", help="also the tests marked real_model")
+    group.addoption("--scenarios", action="store_true", help="show the tests by scenario, and run none")
+
+
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    if not config.getoption("--scenarios"):
+        return None
+    sys.stdout.write(scenarios.table())
+    return 0
 
 
 def pytest_configure(config: pytest.Config) -> None:

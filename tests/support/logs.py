@@ -1,9 +1,10 @@
 """`WatchedLog`: a memory log whose appends a test can hold or refuse, by the kind of their records."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from intermission.testing import Gate
-from intermission_storage import MemoryEventLog, Record
+from intermission_storage import Appended, MemoryEventLog, Record
 
 __all__ = ["WatchedLog"]
 
@@ -29,7 +30,7 @@ class WatchedLog(MemoryEventLog):
         """Raise `error` instead of the next append whose last record is of this kind."""
         self._errors[kind] = error
 
-    def append(self, stream: str, expected: int, records: Sequence[Record]) -> int:
+    def append(self, stream: str, records: Sequence[Record], **batch: Any) -> Appended:
         """See `EventLog.append`."""
         kind = records[-1].kind
         gate, error = self._gates.pop(kind, None), self._errors.pop(kind, None)
@@ -37,4 +38,4 @@ class WatchedLog(MemoryEventLog):
             gate.wait()
         if error is not None:
             raise error
-        return super().append(stream, expected, records)
+        return super().append(stream, records, **batch)
