@@ -28,6 +28,7 @@ from intermission.errors import (
     ModelError,
     ModelErrorKind,
     RunInterruptedError,
+    SessionBusyError,
     SessionClosedError,
     SessionNotFoundError,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "RunResult",
     "RunStatus",
     "Runner",
+    "SessionBusyError",
     "SessionClosedError",
     "SessionNotFoundError",
     "ToolContext",

@@ -5,6 +5,7 @@
     ├── LlmCallsLimitExceededError   the run asked the model more often than its limit
     ├── ModelError                   a model call failed; `kind` says how
     ├── RunInterruptedError          the run ended without an outcome of its own
+    ├── SessionBusyError             another process or runner has the session
     ├── SessionClosedError           the runner closed before the run began
     └── SessionNotFoundError         the log holds no such session
 
@@ -13,6 +14,8 @@ Errors of the event log are `intermission_storage.StorageError` and its kin.
 
 from enum import StrEnum
 
+from intermission_storage import Owner
+
 __all__ = [
     "AlreadyConsumedError",
     "IntermissionError",
@@ -20,6 +23,7 @@ __all__ = [
     "ModelError",
     "ModelErrorKind",
     "RunInterruptedError",
+    "SessionBusyError",
     "SessionClosedError",
     "SessionNotFoundError",
 ]
@@ -102,6 +106,21 @@ class RunInterruptedError(IntermissionError):
         )
         self.invocation_id = invocation_id
         self.status = status
+
+
+class SessionBusyError(IntermissionError):
+    """Another process or runner, which lives, has a run of this session under way. Nothing was stored.
+
+    Attributes:
+        owner: Who has it.
+    """
+
+    def __init__(self, owner: Owner) -> None:
+        super().__init__(
+            f"the session has a run under way in {owner}. Nothing of this run was stored; "
+            "start it again when that one has ended."
+        )
+        self.owner = owner
 
 
 class SessionClosedError(IntermissionError):

@@ -3,7 +3,6 @@
 import threading
 from typing import Any
 
-import pykka
 import pytest
 
 from apps import APP, KEY, app_of, app_with, kinds, records, runs_in_order
@@ -12,17 +11,12 @@ from intermission import (
     BaseAgent,
     Content,
     Event,
-    FunctionCall,
     Run,
     RunConfig,
     Runner,
     RunStatus,
-    Usage,
 )
 from intermission.agents.effects import Steps, emit
-from intermission.kernel.actor import ActorCrashError
-from intermission.models import ModelRequest, ModelResponse
-from intermission.sessions.records import event_record
 from intermission.testing import Gate, ScriptedModel, calls, error, text
 from intermission_storage import LogFullError, MemoryEventLog
 from logs import WatchedLog
@@ -139,18 +133,6 @@ def test_an_end_that_cannot_be_stored_fails_the_run_and_leaves_the_session_usabl
     assert second.text == "two"
 
 
-@pytest.mark.parametrize("kind", ["event", "run_ended"])
-def test_an_error_that_no_log_should_raise_fails_the_run_and_not_the_session(kind: str) -> None:
-    gate, log = Gate(), WatchedLog()
-    with Runner(app_with(ScriptedModel(text(gate, "one"), "two")), log=log) as runner:
-        run = runner.run(**KEY, message="a").start()
-        waiting = runner.run(**KEY, message="b").start()
-        log.refuse(kind, ZeroDivisionError("a bug in a log"))
-        gate.open()
-        assert isinstance(run.result().error, ZeroDivisionError)
-        assert waiting.answer() == "two"
-
-
 def test_a_run_whose_beginning_cannot_be_stored_does_not_start() -> None:
     log, model = WatchedLog(), ScriptedModel("Hello")
     log.refuse("event", LogFullError("no room"))
@@ -214,24 +196,6 @@ def test_sessions_do_not_wait_for_each_other_even_if_their_ids_are_equal() -> No
         assert slow.answer() == "slow"
 
 
-def test_a_writer_beside_us_fails_the_run_and_the_session_goes_on_from_what_is_there() -> None:
-    gate, log = Gate(), MemoryEventLog()
-    with Runner(app_with(ScriptedModel(text(gate, "one"), "two")), log=log) as runner:
-        run = runner.run(**KEY, message="a").start()
-        gate.arrived()
-        stranger = Event(invocation_id="e-other", author="user", timestamp=0.0, content=Content.user("mine"))
-        stream = log.streams()[0]
-        log.append(stream, log.position(stream), [event_record(stranger)])
-        gate.open()
-        result = run.result()
-        assert result.status is RunStatus.FAILED
-        assert type(result.error).__name__ == "ConflictError"
-        assert runner.run(**KEY, message="b").answer() == "two"
-        assert [event.text for event in runner.sessions.events(**KEY)] == ["a", "mine", "b", "two"]
-
-    assert kinds(log).count("run_ended") == 2
-
-
 def test_the_end_of_a_run_is_stored_with_its_status_and_error() -> None:
     log = MemoryEventLog()
     with Runner(app_with(ScriptedModel("fine", error("service", "down"))), log=log) as runner:
@@ -242,112 +206,6 @@ def test_the_end_of_a_run_is_stored_with_its_status_and_error() -> None:
     assert [end["status"] for end in ends] == ["completed", "failed"]
     assert ends[1]["error"] == {"type": "ModelError", "message": "down"}
     assert records(log)[0].data["app"] == APP
-
-
-class Unspeakable(Exception):
-    """An exception that cannot tell its text."""
-
-    def __str__(self) -> str:
-        raise ValueError("no text")
-
-
-@pytest.mark.parametrize("raised", [Unspeakable(), SystemExit(Unspeakable())])
-def test_an_exception_that_cannot_tell_its_text_ends_its_run_like_any_other(raised: BaseException) -> None:
-    class Failing(BaseAgent):
-        def run(self, context: AgentContext) -> Steps:
-            if context.events[-1].text == "a":
-                raise raised
-            yield context.event(self.name, content=Content.model("fine"))
-
-    log = MemoryEventLog()
-    with Runner(app_of(Failing("failing")), log=log) as runner:
-        assert runner.run(**KEY, message="a").result(30).status is RunStatus.FAILED
-        assert runner.run(**KEY, message="b").answer(30) == "fine"
-
-    assert len(runs_in_order(log)) == 2
-
-
-class StoppedClock:
-    """A clock that raises from some reading on."""
-
-    def __init__(self, readings: int) -> None:
-        self.readings = readings
-
-    def time(self) -> float:
-        self.readings -= 1
-        if self.readings < 0:
-            raise OSError("the clock is gone")
-        return 1.0
-
-    def monotonic(self) -> float:
-        return 1.0
-
-
-@pytest.mark.parametrize("readings", range(4))
-def test_a_clock_that_raises_fails_the_run_wherever_it_does(readings: int) -> None:
-    clock = StoppedClock(readings)
-    with Runner(app_with(ScriptedModel("one", "two")), log=MemoryEventLog(), clock=clock) as runner:
-        run = runner.run(**KEY, message="a")
-        with pytest.raises(OSError, match="the clock is gone"):
-            run.answer(30)
-        clock.readings = 100
-        assert runner.run(**KEY, message="b").result(30).status is RunStatus.COMPLETED
-
-
-@pytest.mark.parametrize("kind", ["event", "run_ended"])
-def test_a_base_exception_below_the_session_fails_the_run_and_not_the_session(kind: str) -> None:
-    gate, log = Gate(), WatchedLog()
-    with Runner(app_with(ScriptedModel(text(gate, "one"), "two")), log=log) as runner:
-        run = runner.run(**KEY, message="a").start()
-        log.refuse(kind, KeyboardInterrupt())
-        gate.open()
-        assert isinstance(run.result(30).error, ActorCrashError)
-        assert runner.run(**KEY, message="b").answer(30) == "two"
-
-
-def test_an_event_whose_values_raise_fails_its_run_and_not_the_session() -> None:
-    class Rude(dict[str, Any]):
-        def items(self) -> Any:
-            raise SystemExit("rude")
-
-    class Careless(BaseAgent):
-        def run(self, context: AgentContext) -> Steps:
-            if context.events[-1].text == "a":
-                yield context.event(
-                    self.name, content=Content.model(calls=[FunctionCall("1", "f", Rude(x=1))])
-                )
-            yield context.event(self.name, content=Content.model("fine"))
-
-    with Runner(app_of(Careless("careless")), log=MemoryEventLog()) as runner:
-        assert runner.run(**KEY, message="a").result(30).status is RunStatus.FAILED
-        assert runner.run(**KEY, message="b").answer(30) == "fine"
-
-
-def test_what_others_do_to_all_actors_of_pykka_does_not_reach_the_sessions() -> None:
-    class Stranger(pykka.ThreadingActor):
-        use_daemon_thread = True
-
-        def on_receive(self, message: object) -> None:
-            raise SystemExit("pykka stops all actors for this")
-
-    with Runner(app_with(ScriptedModel(default="ok")), log=MemoryEventLog()) as runner:
-        assert runner.run(**KEY, message="a").answer(30) == "ok"
-        stranger = Stranger.start()
-        stranger.tell("go")
-        assert stranger.actor_stopped.wait(30)
-        pykka.ActorRegistry.stop_all()
-        assert runner.run(**KEY, message="b").answer(30) == "ok"
-
-
-def test_runners_that_take_turns_on_one_session_do_not_get_into_each_others_way() -> None:
-    log, model = MemoryEventLog(), ScriptedModel(default="ok")
-    with Runner(app_with(model), log=log) as one, Runner(app_with(model), log=log) as other:
-        for number in range(3):
-            assert one.run(**KEY, message=f"one {number}").answer(30) == "ok"
-            assert other.run(**KEY, message=f"other {number}").answer(30) == "ok"
-
-    assert len(runs_in_order(log)) == 6
-    assert len(model.requests[-1].contents) == 11
 
 
 def test_what_a_consumer_or_a_tool_does_to_values_reaches_neither_the_log_nor_the_model() -> None:
@@ -367,18 +225,3 @@ def test_what_a_consumer_or_a_tool_does_to_values_reaches_neither_the_log_nor_th
     asked = model.requests[-1].contents[1].function_calls[0].args
     assert stored[1].function_calls[0].args == asked == {"data": {"items": ["first"]}}
     assert stored[2].function_responses[0].response == {"items": ["first", "by the tool"]}
-
-
-def test_usage_that_is_no_number_fails_the_run_before_the_event_is_stored() -> None:
-    class Odd(ScriptedModel):
-        def generate(self, request: ModelRequest) -> Any:
-            tokens: Any = "12"
-            yield ModelResponse(content=Content.model("hello"), usage=Usage(tokens))
-
-    log = MemoryEventLog()
-    with Runner(app_with(Odd()), log=log) as runner:
-        run = runner.run(**KEY, message="hi")
-        with pytest.raises(TypeError):
-            list(run)
-
-    assert kinds(log) == ["session_created", "run_started", "event", "run_ended"]

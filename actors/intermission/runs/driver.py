@@ -13,8 +13,7 @@ from intermission.errors import LlmCallsLimitExceededError, ModelError, ModelErr
 from intermission.events import Event
 from intermission.models.base import ModelResponse
 from intermission.tools.base import Tool, ToolArgumentError, ToolContext
-from intermission_storage import Record
-from intermission_storage.codec import encode
+from intermission_storage.codec import encode_value
 
 __all__ = ["Driver"]
 
@@ -131,7 +130,7 @@ class Driver:
         )
         try:
             response = tool.call(plain_copy(call.args), context)
-            encode(Record("response", dict(response)))  # a result that the log refuses is the tool's failure
+            encode_value(response)  # a result that the log refuses is the tool's failure
             return FunctionResponse(call.id, call.name, response)
         except ToolArgumentError as error:
             return _failed(call, f"Wrong arguments: {error}")

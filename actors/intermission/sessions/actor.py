@@ -35,6 +35,7 @@ class _Current:
     run: Lifecycle
     invocation_id: str
     events: list[Event]
+    began: float
     text: str = ""
     usage: Usage = field(default_factory=Usage)
 
@@ -100,9 +101,9 @@ class SessionActor(Actor):
         try:
             now = self._clock.time()
             message = Event(invocation_id=invocation_id, author="user", timestamp=now, content=run.message)
-            self._writer.refresh()
-            self._writer.commit([run_started(invocation_id, now), event_record(message)], time=now)
-            current = _Current(run, invocation_id, self._writer.events())
+            beginning = [run_started(invocation_id, now), event_record(message)]
+            self._writer.begin(invocation_id, beginning, time=now)
+            current = _Current(run, invocation_id, self._writer.events(), now)
         except BaseException as error:  # noqa: BLE001 - it is the run's, and must not end the session
             run.end(RunResult(status=RunStatus.FAILED, error=_exception(error)))
             return
@@ -132,7 +133,7 @@ class SessionActor(Actor):
             return
         try:
             usage = current.usage + (message.event.usage or Usage())
-            (record,) = self._writer.commit([event_record(message.event)], time=self._clock.time())
+            record = self._writer.append(event_record(message.event))
             # Each from the record: what the consumer or a tool does to its values reaches nobody else.
             event = replace(event_of(record), shown=message.event.shown)
             current.events.append(event_of(record))
@@ -153,12 +154,14 @@ class SessionActor(Actor):
         try:
             now = self._clock.time()
             record = run_ended(current.invocation_id, status, now, reason=reason, error=error)
-            last_seq = self._writer.commit_anyway(record, time=now).seq
+            last_seq = self._writer.end(record).seq
         except BaseException as refused:
             logger.exception(
                 "the end of run %s could not be stored", current.invocation_id, extra=self._extra()
             )
             status, error = RunStatus.FAILED, error or _exception(refused)
+            late = run_ended(current.invocation_id, status, current.began, reason=reason, error=error)
+            self._writer.owe(late)
         usage = current.usage
         if status is not RunStatus.COMPLETED:
             usage = replace(usage, complete=False)  # a call that failed or was left has cost tokens too

@@ -3,8 +3,8 @@
 from intermission.errors import SessionNotFoundError
 from intermission.events import Event
 from intermission.keys import SessionKey
-from intermission.sessions.records import EVENT, event_of
-from intermission_storage import EventLog
+from intermission.sessions.records import event_of
+from intermission_storage import EventLog, Kind
 from intermission_storage.log import check_page
 
 __all__ = ["Sessions"]
@@ -35,8 +35,8 @@ class Sessions:
         """
         check_page(after, limit)
         key = SessionKey(self._app, user_id, session_id)
-        if not self._log.position(key.stream):
+        if not self._log.head(key.stream).position:
             raise SessionNotFoundError(self._app, user_id, session_id)
         records = self._log.read(key.stream, after=after)
-        events = [event_of(record) for record in records if record.kind == EVENT]
+        events = [event_of(record) for record in records if record.kind == Kind.EVENT]
         return events if limit is None else events[:limit]
