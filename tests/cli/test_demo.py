@@ -11,7 +11,7 @@ import pytest
 import tree
 from intermission.cli import main
 from intermission.testing import Gate, ModelServer, calls, error, text
-from intermission_storage import LmdbEventLog
+from intermission_storage import Head, LmdbEventLog
 
 
 def test_the_demo_streams_calls_a_tool_and_finds_its_session_again(
@@ -58,7 +58,7 @@ def test_the_demo_talks_to_any_server_that_is_named_and_keeps_the_log_where_it_i
     assert "It is in Utrecht." in capsys.readouterr().out
     with LmdbEventLog(tmp_path / "log") as log:
         assert log.streams() == ["demo/you/orders"]
-        assert log.position("demo/you/orders") == 11
+        assert log.head("demo/you/orders") == Head(11)
 
 
 def test_a_model_that_fails_makes_the_demo_fail_with_its_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from intermission.version import __version__
 
@@ -18,17 +18,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     if options.log == "":
-        parser.error("--log needs the name of a folder")
-    if (options.model_url is None) != (options.model is None):
-        parser.error("--model-url and --model go together: the server's address and the model's name there")
+        parser.error("the log needs the name of a folder")
     # Imported here, so that --help and --version need no model client and no log.
-    from intermission.cli.demo import demo
     from intermission.cli.terminal import Screen
     from intermission_storage import StorageError
 
     screen = Screen()
     try:
-        return demo(model_url=options.model_url, model=options.model, log=options.log, screen=screen)
+        run: Callable[[argparse.Namespace, Screen], int] = options.run
+        return run(options, screen)
     except KeyboardInterrupt:
         screen.note("stopped by Ctrl-C; what was shown as final is kept")
         return 130
@@ -47,6 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"intermission {__version__}")
     commands = parser.add_subparsers(title="commands", required=True)
+
+    from intermission.cli import commands as known
+
     demo = commands.add_parser(
         "demo",
         help="watch an agent stream, call a tool, and find its session again",
@@ -58,4 +59,26 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--model", metavar="NAME", help="the model's name there")
     demo.add_argument("--log", metavar="DIR", help="keep the log in this folder")
+    demo.set_defaults(run=known.demo, usage=demo.error)
+
+    sessions = commands.add_parser("sessions", help="list the sessions of a log, a line of JSON each")
+    sessions.add_argument("log", metavar="LOG", help="the log's folder")
+    sessions.add_argument("--app", help="only the sessions of this app")
+    sessions.set_defaults(run=known.sessions)
+
+    events = commands.add_parser("events", help="show the events of a session, a line of JSON each")
+    events.add_argument("log", metavar="LOG", help="the log's folder")
+    events.add_argument("app", metavar="APP")
+    events.add_argument("user", metavar="USER")
+    events.add_argument("session", metavar="SESSION")
+    events.add_argument("--after", type=int, default=0, metavar="N", help="only events with a higher number")
+    events.set_defaults(run=known.events)
+
+    verify = commands.add_parser("verify", help="read all of a log and say what is wrong with it")
+    verify.add_argument("log", metavar="LOG", help="the log's folder")
+    verify.set_defaults(run=known.verify)
+
+    export = commands.add_parser("export", help="write every record of a log, a line of JSON each")
+    export.add_argument("log", metavar="LOG", help="the log's folder")
+    export.set_defaults(run=known.export)
     return parser

@@ -1,0 +1,44 @@
+"""What each command does with its options. The work itself is imported when its command is given."""
+
+import argparse
+
+from intermission.cli.terminal import Screen
+
+__all__ = ["demo", "events", "export", "sessions", "verify"]
+
+
+def demo(options: argparse.Namespace, screen: Screen) -> int:
+    """`intermission demo`."""
+    if (options.model_url is None) != (options.model is None):
+        options.usage("--model-url and --model go together: the server's address and the model's name there")
+    from intermission.cli.demo import demo as show
+
+    return show(model_url=options.model_url, model=options.model, log=options.log, screen=screen)
+
+
+def sessions(options: argparse.Namespace, screen: Screen) -> int:
+    """`intermission sessions`."""
+    from intermission.cli.logs import list_sessions
+
+    return list_sessions(options.log, options.app)
+
+
+def events(options: argparse.Namespace, screen: Screen) -> int:
+    """`intermission events`."""
+    from intermission.cli.logs import show_events
+
+    return show_events(options.log, options.app, options.user, options.session, options.after)
+
+
+def verify(options: argparse.Namespace, screen: Screen) -> int:
+    """`intermission verify`."""
+    from intermission.cli.logs import verify_log
+
+    return verify_log(options.log, screen)
+
+
+def export(options: argparse.Namespace, screen: Screen) -> int:
+    """`intermission export`."""
+    from intermission.cli.logs import export_log
+
+    return export_log(options.log)

@@ -1,0 +1,56 @@
+"""`intermission verify | export | sessions | events`: look into a log on disk, without writing to it."""
+
+import json
+import sys
+
+from intermission.cli.terminal import Screen
+from intermission.errors import SessionNotFoundError
+from intermission.sessions import Sessions
+from intermission.sessions.records import SESSIONS
+from intermission_storage import LmdbEventLog, export, verify
+
+__all__ = ["export_log", "list_sessions", "show_events", "verify_log"]
+
+
+def verify_log(path: str, screen: Screen) -> int:
+    """Read all of the log; 0 if it is sound, else 1 after a line for each problem."""
+    with LmdbEventLog(path, read_only=True) as log:
+        report = verify(log)
+    for problem in report.problems:
+        screen.line("problem", problem, "red")
+    verdict = "sound" if not report.problems else f"{len(report.problems)} problems"
+    screen.line("log", f"{path}: {report.streams} streams, {report.records} records, {verdict}")
+    return 1 if report.problems else 0
+
+
+def export_log(path: str) -> int:
+    """Write every record as a line of JSON."""
+    with LmdbEventLog(path, read_only=True) as log:
+        for line in export(log):
+            sys.stdout.write(f"{line}\n")
+    return 0
+
+
+def list_sessions(path: str, app: str | None) -> int:
+    """Write a line of JSON for each session: its key, its last number, and who has it, if somebody does."""
+    with LmdbEventLog(path, read_only=True) as log:
+        for entry in log.index(SESSIONS, () if app is None else (app,)):
+            head = log.head(entry.stream)
+            line = dict(zip(("app", "user", "session"), entry.key, strict=True)) | {"last": head.position}
+            if head.claim is not None:
+                line |= {"claimed by": str(head.claim.owner), "alive": head.claim.alive}
+            sys.stdout.write(f"{json.dumps(line)}\n")
+    return 0
+
+
+def show_events(path: str, app: str, user: str, session: str, after: int) -> int:
+    """Write the stored events of a session as lines of JSON, in the form of ADK's clients."""
+    with LmdbEventLog(path, read_only=True) as log:
+        try:
+            events = Sessions(app, log).events(user_id=user, session_id=session, after=after)
+        except SessionNotFoundError as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
+        for event in events:
+            sys.stdout.write(f"{event.to_json()}\n")
+    return 0
