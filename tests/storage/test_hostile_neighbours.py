@@ -215,25 +215,25 @@ def test_a_close_that_ctrl_c_interrupted_can_be_done_again(path: Path) -> None:
 
 def test_a_reader_without_a_place_among_the_readers_is_refused_while_somebody_writes(path: Path) -> None:
     program = f"""
-import os
 from intermission_storage import *
-if os.getuid() == 0:
-    os.setresuid(65534, 65534, 65534)
 try:
     LmdbEventLog({str(path)!r}, read_only=True).close()
     print("read")
 except LogReadOnlyError as error:
     print("refused" if "is in use" in str(error) else error)
 """
+    unprivileged = str(tree.ROOT / "tests/storage/children/unprivileged.py")
+    command = (sys.executable, unprivileged, sys.executable, "-c", program)
     with LmdbEventLog(path) as log:
         log.append("s", [EVENT])
-        for parent in (path.parent, path.parent.parent, path.parent.parent.parent):
-            os.chmod(parent, 0o755)
         for name in os.listdir(path):
             os.chmod(path / name, 0o444)
         os.chmod(path, 0o555)
-        while_open = in_a_child(program)
-    after = in_a_child(program)
+        while_open = tree.run(*command, timeout=60)
+        os.chmod(path, 0o755)
+        os.chmod(path / "data.mdb", 0o644)
+    os.chmod(path, 0o555)
+    after = tree.run(*command, timeout=60)
     os.chmod(path, 0o755)
 
     assert (while_open.output.strip(), after.output.strip()) == ("refused", "read")
