@@ -114,7 +114,10 @@ def test_on_a_terminal_that_wants_no_colour_there_is_none() -> None:
 def test_ctrl_c_leaves_the_demo_at_once_and_says_so(tmp_path: Path) -> None:
     gate = Gate()
     with ModelServer(text("It is ", gate, "late.")) as server:
-        command = [sys.executable, "-m", "intermission", "demo", "--model-url", server.url, "--model", "slow"]
+        # A check that runs in the background is started with SIGINT ignored, and would hand that down.
+        program = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        program += "from intermission.cli import main; sys.exit(main(sys.argv[1:]))"
+        command = [sys.executable, "-c", program, "demo", "--model-url", server.url, "--model", "slow"]
         with subprocess.Popen(
             [*command, "--log", str(tmp_path / "log")],
             stdout=subprocess.PIPE,
