@@ -20,7 +20,6 @@ from intermission_storage.record import Appended, Head, IndexEntry, Owner, Recor
 __all__ = ["LmdbEventLog"]
 
 _MAP_SIZE = 64 << 30  # bytes of address space, not of disk
-_NO_OWNER = Owner("reader", os.getpid(), "")
 _POLL = 0.02  # seconds between looks for what another process has committed
 
 
@@ -69,7 +68,9 @@ class LmdbEventLog:
         self._closed = False
         self._done = False
         try:
-            self._key, self._owner = (b"", _NO_OWNER) if read_only else self._store.open_owner()
+            # A reader claims nothing. Its process is asked for now, for the importing one may have forked.
+            nobody = b"", Owner("reader", os.getpid(), "")
+            self._key, self._owner = nobody if read_only else self._store.open_owner()
         except BaseException:
             STORES.give_back(self._store)
             raise
