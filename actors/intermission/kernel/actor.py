@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import weakref
 from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
@@ -175,15 +174,15 @@ class Cell(Mailbox):
         if dispatcher.closed and not self.stopped:
             # Whoever closed it has given up waiting for this one.
             if self._started:
-                actor._stop()
+                actor._stop()  # pyright: ignore[reportPrivateUsage] - a hook of Pykka's
             self.stopped = True
         self.begin(dispatcher.throughput)
         try:
             if not self._started and not self.stopped:
-                actor._actor_loop_setup()
+                actor._actor_loop_setup()  # pyright: ignore[reportPrivateUsage] - a hook of Pykka's
                 self._started = self._failure is None
             if self._failure is None:
-                actor._actor_loop_running()
+                actor._actor_loop_running()  # pyright: ignore[reportPrivateUsage] - a hook of Pykka's
         except Pause:
             pass
         except BaseException as error:  # noqa: BLE001 - all that an actor raises, its supervision decides
@@ -217,7 +216,7 @@ class Cell(Mailbox):
                 failure = self._exception(error)
                 _logger.exception("%s could not be made again", self._recipe[0].__name__)
                 continue
-            actor.actor_ref._actor_weakref = weakref.ref(actor)
+            actor.actor_ref.renew(actor)
             return True
         self._end(failure)
         return False
@@ -229,7 +228,7 @@ class Cell(Mailbox):
         ref = actor.actor_ref
         self.stopped, self.error, self.name = True, error, str(ref)
         self.actor = self._recipe = self._restarts = None
-        actor._actor_loop_teardown()
+        actor._actor_loop_teardown()  # pyright: ignore[reportPrivateUsage] - a hook of Pykka's
         self._tell_watchers(ref)
         while self.watching:
             target, _ = self.watching.popitem()
@@ -283,7 +282,6 @@ class Actor(pykka.Actor):
 
     system: "ActorSystem"
     _cell: Cell
-    _actor_ref: ActorRef[Any]
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
         """Not for callers; see `ActorSystem.start`."""
@@ -321,9 +319,9 @@ class Actor(pykka.Actor):
         )
 
     @property
-    def actor_ref(self) -> ActorRef[Self]:
+    def actor_ref(self) -> ActorRef[Self]:  # pyright: ignore[reportIncompatibleMethodOverride] - its own kind of reference
         """The actor's reference; also in `__init__`."""
-        return self._actor_ref
+        return cast("ActorRef[Self]", self._actor_ref)
 
     def stop(self) -> None:
         """Stop this actor when it has handled what was sent before; nothing happens if it has stopped."""

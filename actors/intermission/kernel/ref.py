@@ -3,6 +3,7 @@
 import queue
 import sys
 import threading
+import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
 from types import TracebackType
@@ -195,6 +196,10 @@ class ActorRef(pykka.ActorRef[A]):
         # The same as `actor_inbox`, with more to it than Pykka asks.
         self.mailbox = cast(Mailbox, actor.actor_inbox)
 
+    def renew(self, actor: A) -> None:
+        """Make `actor` the one that a proxy of this reference looks at: it has taken the other's place."""
+        self._actor_weakref = weakref.ref(actor)
+
     def is_alive(self) -> bool:
         """Return whether the actor has not stopped yet."""
         return not self.mailbox.stopped
@@ -222,7 +227,7 @@ class ActorRef(pykka.ActorRef[A]):
     @overload
     def ask(self, message: Any, timeout: float | None = 30.0, *, block: bool = True) -> Any: ...
 
-    def ask(self, message: Any, timeout: float | None = 30.0, *, block: bool = True) -> Any:
+    def ask(self, message: Any, timeout: float | None = 30.0, *, block: bool = True) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - it takes all that Pykka's does, and more
         """Send a message, and wait for what the actor's `on_receive` returns.
 
         An actor may ask another one; its dispatcher has one more thread meanwhile. That is slower than `tell`

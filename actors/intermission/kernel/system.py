@@ -63,7 +63,7 @@ class ActorSystem:
         """
         if self._dispatcher.forked:
             raise SystemForkedError
-        cell = cls._create_actor_inbox()
+        cell = cls._create_actor_inbox()  # pyright: ignore[reportPrivateUsage] - a hook of Pykka's
         cell.system = self
         cell.dispatcher = self._dispatcher
         if supervision is not None:
@@ -84,7 +84,7 @@ class ActorSystem:
             error = _closed(cls)
             cell.give_up(str(actor.actor_ref), error)
             raise error
-        actor._start_actor_loop()
+        actor._start_actor_loop()  # pyright: ignore[reportPrivateUsage] - a hook of Pykka's
         return cast("ActorRef[A]", actor.actor_ref)
 
     def forget(self, cell: Cell) -> None:
