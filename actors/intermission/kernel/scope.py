@@ -121,11 +121,13 @@ class CancelScope:
         Raises:
             ValueError: `seconds` is not a number.
         """
-        expire = partial(self.cancel, f"the time limit of {seconds:g} s has passed", source="deadline")
         if seconds <= 0:
-            expire()
+            self._expire(seconds)
         else:
-            self._deadline = timer_of(self._host).call_later(seconds, expire)
+            self._deadline = timer_of(self._host).call_later(seconds, self._expire, seconds)
+
+    def _expire(self, seconds: float) -> None:
+        self.cancel(f"the time limit of {seconds:g} s has passed", source="deadline")
 
     def close(self) -> None:
         """Take this scope out of the tree, and its deadline back. Leaving the `with` block does it."""

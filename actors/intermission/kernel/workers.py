@@ -123,7 +123,9 @@ class Workers:
             Budget.RESERVE: _Lane(reserve, None),
             Budget.ABORT: _Lane(aborts, 0.0),
         }
+        self._calls = self._lanes[Budget.CALLS]
         self._every_lane = tuple(self._lanes.values())
+        self._busy = 0
         self._idle: list[_Worker] = []
         self._threads: set[threading.Thread] = set()
         self._started = 0
@@ -135,7 +137,7 @@ class Workers:
     @property
     def busy(self) -> int:
         """How many threads run a job."""
-        return sum(lane.busy for lane in self._every_lane)
+        return self._busy
 
     @property
     def idle(self) -> int:
@@ -182,7 +184,9 @@ class Workers:
                 f"these workers belong to process {self._pid}, and this is its forked child "
                 f"{os.getpid()}, which has none of their threads; make new ones here"
             )
-        self._place(_Job(self._lanes[budget], function, args, refused, context))
+        # To look a member of an enumeration up is slow, and nearly all are calls.
+        lane = self._calls if budget is Budget.CALLS else self._lanes[budget]
+        self._place(_Job(lane, function, args, refused, context))
 
     def close(self, timeout: float = 0.0) -> int:
         """Take no more jobs and refuse those in line; let go of the threads.
@@ -223,8 +227,7 @@ class Workers:
         if self._closed:
             return _Verdict.REFUSE
         if lane.busy < lane.limit and (self._idle or may_start):
-            lane.busy += 1
-            self._peak = max(self._peak, self.busy)
+            self._count(lane, 1)
             if not self._idle:
                 return _Verdict.START
             # Both under the lock: a thread that is not among the idle ones has a job, or ends.
@@ -242,6 +245,12 @@ class Workers:
         lane.line.append(job)
         return _Verdict.DONE
 
+    def _count(self, lane: _Lane, change: int) -> None:
+        lane.busy += change
+        self._busy += change
+        if self._busy > self._peak:
+            self._peak = self._busy
+
     def _start(self, job: _Job) -> None:
         with self._lock:
             self._started += 1
@@ -254,7 +263,7 @@ class Workers:
             # The system has no more threads: as at the limit, but nobody may be there to take the job.
             self._threads.discard(thread)
             with self._lock:
-                job.lane.busy -= 1
+                self._count(job.lane, -1)
                 retry = not self._retrying
                 self._retrying = True
             self._place(job, may_start=False)
@@ -279,7 +288,7 @@ class Workers:
         elif lane.busy >= lane.limit:
             return None
         job = lane.line.popleft()
-        lane.busy += 1
+        self._count(lane, 1)
         if job.alarm is not None:
             job.alarm.cancel()
         return job
@@ -322,7 +331,7 @@ class Workers:
     def _rest(self, worker: _Worker, lane: _Lane) -> None:
         """Return when `worker` has a job, or none and shall end."""
         with self._lock:
-            lane.busy -= 1
+            self._count(lane, -1)
             worker.job = self._from_line(lane)
             if worker.job is not None or self._closed:
                 return
