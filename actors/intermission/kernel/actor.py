@@ -100,7 +100,7 @@ class Cell(Mailbox):
             actor = cls(*args, **kwargs)
         except BaseException as error:
             if self.actor is None:
-                self.give_up(cls.__name__, self._exception(error))
+                self.give_up(cls.__name__, error)
             raise
         finally:
             _births.cell = before
@@ -111,14 +111,16 @@ class Cell(Mailbox):
             self._restarts = Restarts(self.supervision)
         return actor
 
-    def give_up(self, name: str, error: Exception) -> None:
+    def give_up(self, name: str, error: BaseException) -> None:
         """Leave an actor that was never started; its reference may have got out of its constructor."""
-        self.stopped, self.error, self.name = True, error, name
+        self.stopped, self.error, self.name = True, self._exception(error), name
         self.actor = self._recipe = self._restarts = None
-        self.end_turn(again=True)
+        self.wake()
 
     def activate(self) -> None:
         """Start the actor if it is new, let it handle some messages, and see what came of it."""
+        if not self.begin_turn():
+            return
         again = False
         try:
             again = self._run()
@@ -167,10 +169,11 @@ class Cell(Mailbox):
 
     def _run(self) -> bool:
         actor, dispatcher = self.actor, self.dispatcher
-        assert dispatcher is not None
-        if self.name is not None or actor is None:
+        if self.name is not None:
             self.drain()  # somebody put while the actor stopped
             return False
+        if actor is None:
+            return False  # it is still being made
         if dispatcher.closed and not self.stopped:
             # Whoever closed it has given up waiting for this one.
             if self._started:
@@ -344,7 +347,7 @@ class Actor(pykka.Actor):
         return Reply()
 
     def _start_actor_loop(self) -> None:
-        self._cell.end_turn(again=True)
+        self._cell.wake()
 
     def _actor_loop_teardown(self) -> None:
         self._cell.drain()

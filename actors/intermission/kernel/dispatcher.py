@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-__all__ = ["Activatable", "Dispatcher", "Seat", "seat_here"]
+__all__ = ["Activatable", "Dispatcher", "Seat", "process", "seat_here"]
 
 _logger = logging.getLogger("intermission.kernel")
 
@@ -56,7 +56,8 @@ class _Process:
         self.mark = object()
 
 
-_process = _Process()
+process = _Process()
+"""The process that this is. Its `mark` is another object in each process that is forked."""
 
 
 class Dispatcher:
@@ -77,7 +78,7 @@ class Dispatcher:
             raise ValueError(f"threads and throughput are 1 or more, not {threads} and {throughput}")
         self.throughput = throughput
         self._name = name
-        self._mark = _process.mark
+        self.mark = process.mark
         self._ready: SimpleQueue[Activatable | None] = SimpleQueue()
         # `put` of a SimpleQueue may be interrupted by itself: a finaliser or a signal handler may schedule.
         self._put = self._ready.put
@@ -92,7 +93,7 @@ class Dispatcher:
     @property
     def forked(self) -> bool:
         """Whether this process was forked from the one that made the dispatcher: its threads are not here."""
-        return self._mark is not _process.mark
+        return self.mark is not process.mark
 
     def schedule(self, item: Activatable) -> None:
         """Have `item.activate()` called on a thread of the pool, once for each call of `schedule`.

@@ -41,7 +41,7 @@ class Mailbox:
     Putting takes no lock that somebody could hold: a finaliser or a signal handler may send while the same
     thread stands in the middle of `put`. So all put into one list, and the reader sorts.
 
-    `activate` is for the subclass; `put` schedules the mailbox when it is nobody's turn.
+    `activate` is for the subclass; `put` schedules the mailbox when it is idle.
     """
 
     # There is a mailbox for each idle session: what is rarely needed is made when it is.
@@ -51,6 +51,7 @@ class Mailbox:
         "_control_budget",
         "_incoming",
         "_internal",
+        "_queued",
         "_turn",
         "_user",
         "blocked_on",
@@ -65,10 +66,11 @@ class Mailbox:
         self._internal: deque[Envelope[Any]] | None = None
         self._user: deque[Envelope[Any]] | None = None
         self._budget = self._control_budget = -1
-        # Held while the mailbox is scheduled or activated; at first by whoever makes the actor.
+        # Held by who activates the mailbox: one thread at a time.
         self._turn = Lock()
-        self._turn.acquire()
-        self.dispatcher: Dispatcher | None = None
+        # Whether senders need not schedule: it is scheduled, or activated, or its actor is still being made.
+        self._queued = True
+        self.dispatcher: Dispatcher  # set by the system, before anybody can put
         self.stopped = False
         self.error: Exception | None = None  # why it has stopped, if it failed
         # The mailbox of the actor that this one's waits for, in `ask`.
@@ -76,10 +78,19 @@ class Mailbox:
 
     def put(self, envelope: "Envelope[Any]", /) -> None:
         """Add a message, and schedule the actor if it is idle."""
-        self._incoming.append(envelope)
-        if self._turn.acquire(False):
-            assert self.dispatcher is not None  # the turn is given up by an activation only
-            self.dispatcher.schedule(self)
+        try:
+            self._incoming.append(envelope)
+            if not self._queued:
+                self.wake()
+        except BaseException:
+            # An interrupt may have come between the mark and the queue. Once too often does no harm.
+            self.wake()
+            raise
+
+    def wake(self) -> None:
+        """Schedule the mailbox."""
+        self._queued = True
+        self.dispatcher.schedule(self)
 
     def get(self) -> "Envelope[Any]":
         """Return the next message. Only whose turn it is may call this.
@@ -112,11 +123,6 @@ class Mailbox:
         """Say that the actor has stopped."""
         self.stopped = True
 
-    @property
-    def forked(self) -> bool:
-        """Whether this process was forked from the one where the actor is."""
-        return self.dispatcher is not None and self.dispatcher.forked
-
     def waits_for(self, other: "Mailbox") -> bool:
         """Return whether this is `other`, or its actor asks it and waits, directly or through others."""
         seen: set[int] = set()
@@ -129,25 +135,29 @@ class Mailbox:
         return False
 
     def activate(self) -> None:
-        """Handle some messages, then call `end_turn`."""
+        """Handle some messages, between `begin_turn` and `end_turn`."""
         raise NotImplementedError
 
     def begin(self, budget: int) -> None:
         """Allow `budget` messages of the control lane, and as many of the others together; -1 allows all."""
         self._budget = self._control_budget = budget
 
+    def begin_turn(self) -> bool:
+        """Take the turn; `False` means that another thread has it, which will see what waits."""
+        return self._turn.acquire(False)
+
     def end_turn(self, *, again: bool = False) -> None:
         """Go to the back of the dispatcher's queue if messages wait, or if told to; else be idle."""
-        dispatcher = self.dispatcher
-        assert dispatcher is not None
         if again or not self.empty():
-            dispatcher.schedule(self)
+            self._turn.release()
+            self.wake()
             return
         self._control = self._internal = self._user = None
+        # In this order: who puts sees the mark gone, or has put before we look.
+        self._queued = False
         self._turn.release()
-        # Somebody may have put between the two, and have left the turn to us.
-        if self._incoming and self._turn.acquire(False):
-            dispatcher.schedule(self)
+        if self._incoming and not self._queued:
+            self.wake()
 
     def _sort(self) -> None:
         # Only the reader takes away, so what it copied still stands at the front, whoever appends meanwhile.

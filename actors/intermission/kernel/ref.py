@@ -14,7 +14,7 @@ from pykka._envelope import Envelope
 from typing_extensions import TypeVar
 
 from intermission.errors import IntermissionError
-from intermission.kernel.dispatcher import seat_here
+from intermission.kernel.dispatcher import process, seat_here
 from intermission.kernel.mailbox import Mailbox
 
 __all__ = [
@@ -212,7 +212,7 @@ class ActorRef(pykka.ActorRef[A]):
             SystemForkedError: See there.
         """
         mailbox = self.mailbox
-        if mailbox.stopped or mailbox.forked:
+        if mailbox.stopped or mailbox.dispatcher.mark is not process.mark:
             raise self._unreachable()
         mailbox.put(Envelope(message, NOBODY))
 
@@ -247,7 +247,7 @@ class ActorRef(pykka.ActorRef[A]):
         """
         mailbox = self.mailbox
         reply = Reply(mailbox)
-        if mailbox.stopped or mailbox.forked:
+        if mailbox.stopped or mailbox.dispatcher.mark is not process.mark:
             error = self._unreachable()
             if block:
                 raise error
@@ -271,7 +271,7 @@ class ActorRef(pykka.ActorRef[A]):
         return reply.result()
 
     def _unreachable(self) -> IntermissionError:
-        if self.mailbox.forked:
+        if self.mailbox.dispatcher.forked:
             return SystemForkedError()
         return dead(str(self), "has stopped, and takes no messages", self.mailbox.error)
 

@@ -76,15 +76,19 @@ class ActorSystem:
         if closing:
             raise _closed(cls)
         actor = cell.make(cls, args, kwargs)
-        with self._lock:
-            closing = self._closing
-            if not closing:
+        try:
+            with self._lock:
+                if self._closing:
+                    raise _closed(cls)
                 self._cells[cell] = None
-        if closing:
-            error = _closed(cls)
-            cell.give_up(str(actor.actor_ref), error)
-            raise error
-        actor._start_actor_loop()  # pyright: ignore[reportPrivateUsage] - a hook of Pykka's
+            actor._start_actor_loop()  # pyright: ignore[reportPrivateUsage] - a hook of Pykka's
+        except BaseException as error:  # also an interrupt, which must not leave half an actor behind
+            if cell in self._cells:
+                cell.put(Envelope(StopNow(), NOBODY))
+                cell.wake()
+            else:
+                cell.give_up(str(actor.actor_ref), error)
+            raise
         return cast("ActorRef[A]", actor.actor_ref)
 
     def forget(self, cell: Cell) -> None:
