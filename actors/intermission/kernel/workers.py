@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context
 from enum import Enum, StrEnum, auto
 from typing import TypeVarTuple
@@ -76,8 +77,8 @@ class _Job:
 class _Worker:
     __slots__ = ("job", "wake")
 
-    def __init__(self, job: _Job) -> None:
-        self.job: _Job | None = job
+    def __init__(self, job: _Job | None) -> None:
+        self.job = job
         self.wake = _thread.allocate_lock()
         self.wake.acquire()
 
@@ -211,7 +212,8 @@ class Workers:
             self._refuse(job)
         deadline = time.monotonic() + timeout
         for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            with suppress(RuntimeError):  # it is about to be started, and ends by itself
+                thread.join(max(0.0, deadline - time.monotonic()))
         return self.busy
 
     def _place(self, job: _Job, *, may_start: bool = True) -> None:
@@ -252,6 +254,15 @@ class Workers:
             self._peak = self._busy
 
     def _start(self, job: _Job) -> None:
+        if self._start_thread(job):
+            return
+        # As at the limit; but perhaps nobody is there to take the job from the line.
+        with self._lock:
+            self._count(job.lane, -1)
+        self._place(job, may_start=False)
+        self._retry_later()
+
+    def _start_thread(self, job: _Job | None) -> bool:
         with self._lock:
             self._started += 1
             name = f"{self._name}-{self._started}"
@@ -259,34 +270,37 @@ class Workers:
         self._threads.add(thread)
         try:
             thread.start()
-        except RuntimeError:
-            # The system has no more threads: as at the limit, but nobody may be there to take the job.
+        except RuntimeError:  # the system has no more threads
             self._threads.discard(thread)
-            with self._lock:
-                self._count(job.lane, -1)
-                retry = not self._retrying
-                self._retrying = True
-            self._place(job, may_start=False)
-            if retry:
-                self._timer.call_later(_RETRY, self._retry)
+            return False
+        return True
+
+    def _retry_later(self) -> None:
+        with self._lock:
+            if self._retrying or self._closed or not self.waiting:
+                return
+            self._retrying = True
+        with suppress(RuntimeError):  # the timer is closed, and soon this pool will be
+            self._timer.call_later(_RETRY, self._retry)
 
     def _retry(self) -> None:
         with self._lock:
             self._retrying = False
-            job = None if self._closed else self._from_line(self._every_lane[0])
-        if job is not None:
-            self._start(job)
+            free = sum(min(len(lane.line), lane.limit - lane.busy) for lane in self._every_lane)
+            count = 0 if self._closed else free
+        for _ in range(count):
+            if not self._start_thread(None):
+                self._retry_later()
+                return
 
     def _from_line(self, lane: _Lane) -> _Job | None:
-        if not lane.line:
+        if not lane.line or lane.busy >= lane.limit:
             # Others stand in line with places left only where a thread could not be started.
             for lane in self._every_lane:
                 if lane.line and lane.busy < lane.limit:
                     break
             else:
                 return None
-        elif lane.busy >= lane.limit:
-            return None
         job = lane.line.popleft()
         self._count(lane, 1)
         if job.alarm is not None:
@@ -317,6 +331,8 @@ class Workers:
             _call(job.refused)
 
     def _work(self, worker: _Worker) -> None:
+        if worker.job is None:
+            self._rest(worker, None)
         try:
             while (job := worker.job) is not None:
                 worker.job = None
@@ -328,11 +344,12 @@ class Workers:
         finally:
             self._threads.discard(threading.current_thread())
 
-    def _rest(self, worker: _Worker, lane: _Lane) -> None:
-        """Return when `worker` has a job, or none and shall end."""
+    def _rest(self, worker: _Worker, lane: _Lane | None) -> None:
+        """Return when `worker`, which had a job on `lane`, has another one, or none and shall end."""
         with self._lock:
-            self._count(lane, -1)
-            worker.job = self._from_line(lane)
+            if lane is not None:
+                self._count(lane, -1)
+            worker.job = self._from_line(lane or self._calls)
             if worker.job is not None or self._closed:
                 return
             self._idle.append(worker)
