@@ -36,6 +36,13 @@ def steered(clock: Steered) -> Iterator[Timer]:
     timer.close()
 
 
+def thread_of(timer: Timer) -> threading.Thread:
+    threads: list[threading.Thread] = []
+    timer.call_soon(lambda: threads.append(threading.current_thread()))
+    timer.poll()
+    return threads[0]
+
+
 def test_functions_run_in_the_order_of_their_times(clock: Steered, steered: Timer) -> None:
     ran: list[float] = []
     for seconds in (3.0, 1.0, 2.0):
@@ -184,12 +191,10 @@ def test_a_function_may_use_the_timer(clock: Steered, steered: Timer) -> None:
 def test_the_thread_ends_when_idle_and_comes_back_when_needed() -> None:
     timer = Timer(idle=0.001)
     for _ in range(ROUNDS):
-        threads: list[threading.Thread] = []
-        timer.call_soon(lambda threads=threads: threads.append(threading.current_thread()))
-        timer.poll()
-        threads[0].join(30)
-        assert not threads[0].is_alive()
-        assert threads[0].daemon
+        thread = thread_of(timer)
+        thread.join(30)
+        assert not thread.is_alive()
+        assert thread.daemon
     timer.close()
 
 
@@ -204,14 +209,12 @@ def test_no_hand_in_is_lost_while_the_thread_ends() -> None:
 
 def test_the_thread_does_not_stay_for_deadlines_that_are_all_cancelled() -> None:
     timer = Timer(idle=0.01)
-    threads: list[threading.Thread] = []
-    timer.call_soon(lambda: threads.append(threading.current_thread()))
     timer.call_later(3600, int).cancel()
     handle = timer.call_later(3600, int)
-    timer.poll()
+    thread = thread_of(timer)
     handle.cancel()
-    threads[0].join(30)
-    assert not threads[0].is_alive()
+    thread.join(30)
+    assert not thread.is_alive()
     timer.close()
 
 

@@ -33,10 +33,11 @@ _Links = dict[object, _Cause | None]
 
 
 class _Shield:
-    __slots__ = ("until",)
+    __slots__ = ("alarm", "until")
 
     def __init__(self, until: float) -> None:
         self.until = until
+        self.alarm: TimerHandle | None = None
 
 
 class CancelScope:
@@ -260,6 +261,8 @@ class CancelScope:
             yield
         finally:
             self._links.pop(shield, None)
+            if shield.alarm is not None:
+                shield.alarm.cancel()
             if self._cause is None and _CAUSE in self._links:
                 self._spread()
 
@@ -267,10 +270,14 @@ class CancelScope:
         shields = [link for link in _keys(self._links) if isinstance(link, _Shield) and link is not besides]
         if not shields:
             return False
-        left = max(shield.until for shield in shields) - timer_of(self._host).clock.monotonic()
-        if left > 0 and besides is None:
-            # Whoever comes when the bound has passed finds the same cause and goes on from here.
-            timer_of(self._host).call_later(left, self._spread)
+        last = max(shields, key=lambda shield: shield.until)
+        timer = timer_of(self._host)
+        left = last.until - timer.clock.monotonic()
+        if left > 0 and besides is None and last.alarm is None:
+            # When the bound has passed the same cause is found again, and goes on from here.
+            last.alarm = timer.call_later(left, self._spread)
+            if last not in self._links:
+                last.alarm.cancel()
         return left > 0
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 Ts = TypeVarTuple("Ts")
 
-_LONGEST_LOOK = 60.0  # seconds: so long can a thread stay for deadlines that have all been cancelled
+_LONGEST_LOOK = 2.0  # seconds: so long can the thread stay for deadlines that have all been cancelled
 _SHORTEST_LOOK = 0.05  # seconds, on a clock that is not the machine's and may stand still
 _BATCH = 1024  # hand-ins after which the thread takes them in, though none of them is due
 _PATIENCE = 30.0  # seconds
