@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from intermission.content import Content, FunctionCall, FunctionResponse, plain_copy
+from intermission.state import Operation
 
 __all__ = ["Event", "EventActions", "Usage", "new_event_id"]
 
@@ -67,6 +68,7 @@ class EventActions:
     Attributes:
         skip_summarization: The response ends the turn; no model sums it up.
         state_delta: Changes of the session's state; `None` removes a key.
+        state_operations: Changes of other keys, applied in the order of their commits.
         artifact_delta: Artifact name to its new version.
         deleted_artifact_ids: Names of artifacts that were deleted.
         transfer_to_agent: Name of the agent that goes on.
@@ -80,6 +82,7 @@ class EventActions:
 
     skip_summarization: bool = False
     state_delta: Mapping[str, Any] = field(default_factory=_no_mapping)
+    state_operations: tuple[Operation, ...] = ()
     artifact_delta: Mapping[str, int] = field(default_factory=_no_mapping)
     deleted_artifact_ids: tuple[str, ...] = ()
     transfer_to_agent: str | None = None
@@ -99,6 +102,7 @@ class EventActions:
             "requestedToolConfirmations": plain_copy(self.requested_tool_confirmations),
         }
         optional: dict[str, Any] = {
+            "stateOperations": [operation.to_dict() for operation in self.state_operations],
             "skipSummarization": self.skip_summarization,
             "deletedArtifactIds": list(self.deleted_artifact_ids),
             "transferToAgent": self.transfer_to_agent,
@@ -119,6 +123,7 @@ class EventActions:
         return cls(
             skip_summarization=bool(data.get("skipSummarization")),
             state_delta=plain_copy(data.get("stateDelta") or {}),
+            state_operations=tuple(map(Operation.from_dict, data.get("stateOperations") or ())),
             artifact_delta=plain_copy(data.get("artifactDelta") or {}),
             deleted_artifact_ids=tuple(data.get("deletedArtifactIds") or ()),
             transfer_to_agent=data.get("transferToAgent"),

@@ -1,33 +1,146 @@
-"""The messages between a session's actor and the actor of its run."""
+"""What actors say to each other: the public messages, and those between a session and its run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
+from intermission.config import RunConfig
+from intermission.content import Content
 from intermission.events import Event
+from intermission.kernel.mailbox import Lane
 from intermission.kernel.promise import Promise
+from intermission_storage import Record
 
-__all__ = ["AgentDone", "Append", "Begin"]
+if TYPE_CHECKING:
+    from intermission.runs.lifecycle import Lifecycle
+    from intermission.runs.result import RunResult
+
+__all__ = [
+    "AgentDone",
+    "Append",
+    "Begin",
+    "EventStored",
+    "PoisonPill",
+    "RunEnded",
+    "RunStarted",
+    "StartRun",
+    "Stop",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StartRun:
+    """To a session: run its app's agent on a message, behind the runs that wait. It answers with a `Run`.
+
+    Attributes:
+        message: What the user says.
+        config: The run's settings; the runner's by default.
+    """
+
+    message: str | Content
+    config: RunConfig | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """To a session or an agent: end after the step in hand, with everything in order.
+
+    Attributes:
+        reason: Why; it is kept in the log.
+        invocation_id: The run that is meant, also if it is not there yet. Without, it is the one that is
+            under way when the message is handled.
+    """
+
+    lane: ClassVar[Lane] = Lane.CONTROL
+    reason: str = ""
+    invocation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PoisonPill:
+    """To a session, an agent, a model or a tool: end now. A run that is under way ends `cancelled`.
+
+    Attributes:
+        reason: Why; it is kept in the log.
+        invocation_id: As that of `Stop`.
+    """
+
+    lane: ClassVar[Lane] = Lane.CONTROL
+    reason: str = ""
+    invocation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """To subscribers of a system: a run's beginning is stored."""
+
+    user_id: str
+    session_id: str
+    invocation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventStored:
+    """To subscribers of a system: an event is stored."""
+
+    user_id: str
+    session_id: str
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """To subscribers of a system: a run has ended."""
+
+    user_id: str
+    session_id: str
+    result: "RunResult"
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
     """Session → agent: the run is durable, drive it."""
 
+    lane: ClassVar[Lane] = Lane.INTERNAL
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Append:
-    """Agent → session: store this event, show it, then answer with the stored one.
+    """Strand → session: store this, show the event, then answer.
 
     An append of a run that is over is answered with `RunOver`.
+
+    Attributes:
+        run: The run.
+        event: What is to be shown, if anything is.
+        before: Records that come before the event's.
+        after: Records that come after it.
+        stored: Is kept with the event as it was stored; `None` if nobody waits.
+        last: The run ends with it.
     """
 
-    invocation_id: str
-    event: Event
-    stored: Promise[Event]
+    lane: ClassVar[Lane] = Lane.INTERNAL
+    run: "Lifecycle"
+    event: Event | None
+    stored: Promise[Event | None] | None
+    before: Sequence[Record] = ()
+    after: Sequence[Record] = ()
+    last: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AgentDone:
-    """Agent → session: the root agent came to its end, or `error` ended it."""
+    """Strand → session: the root agent came to its end.
 
-    invocation_id: str
-    error: Exception | None
+    Attributes:
+        run: The run.
+        error: What ended it.
+        stopped: The reason, if it ended because a stop was asked for.
+        before: Records that are still to be stored.
+    """
+
+    lane: ClassVar[Lane] = Lane.INTERNAL
+    run: "Lifecycle"
+    error: Exception | None = None
+    stopped: str | None = None
+    before: Sequence[Record] = ()

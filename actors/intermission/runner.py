@@ -1,20 +1,36 @@
 """`Runner`: the caller's way in."""
 
 import os
+import sys
 import threading
+from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from intermission.agents.app import App
 from intermission.config import RunConfig
 from intermission.content import Content
 from intermission.kernel.clock import Clock, SystemClock
+from intermission.kernel.dispatcher import Dispatcher
+from intermission.kernel.ref import ActorRef
+from intermission.kernel.system import ActorSystem
+from intermission.kernel.timer import Timer
+from intermission.kernel.waits import WaitsFor
+from intermission.kernel.workers import Workers
 from intermission.keys import SessionKey
 from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.receipt import CancelOutcome, CancelReceipt, ResidualWork
+from intermission.runs.residual import receipt_of, residual_of
+from intermission.runs.result import CancelSource
 from intermission.runs.run import Run
+from intermission.runs.services import Services
+from intermission.runs.waiting import Deadline
 from intermission.sessions.actor import SessionActor
 from intermission.sessions.catalog import Sessions
-from intermission.sessions.directory import Directory, SessionRef
+from intermission.sessions.directory import Directory
+from intermission.sessions.host import Host
+from intermission.sessions.reading import events_after
 from intermission_storage import EventLog, LmdbEventLog
 
 __all__ = ["Runner"]
@@ -28,9 +44,19 @@ class Runner:
         log: A path, whose log the runner opens and closes, or an `EventLog`, which the caller closes.
         config: Settings of runs that are given none of their own.
         clock: Where the events' times come from; the machine's clock by default.
+        workers: How many threads may drive agents and call models and tools at a time. They are started as
+            they are needed, and end when they have been idle for a few seconds.
+        worker_wait: Seconds that a run or a call waits for one of them, until it ends as an overload.
+        max_queued: How many runs may wait in one session; one more is an `OverloadedError`.
+        resident_sessions: How many sessions with nothing to do stay in memory. The others come back from
+            the log when they are needed.
+        switch_interval: Seconds after which Python lets another thread run, for the whole process. A Python
+            thread that computes without a pause holds up all others for 0.005 each time they are woken, by
+            default; 0.0005 makes that bearable. `None` leaves it as it is.
 
     Attributes:
-        sessions: The app's sessions, for reading.
+        sessions: The app's sessions.
+        system: The actors.
 
     Raises:
         TypeError: There is no log.
@@ -44,6 +70,11 @@ class Runner:
         log: str | os.PathLike[str] | EventLog | None = None,
         config: RunConfig | None = None,
         clock: Clock | None = None,
+        workers: int = 1024,
+        worker_wait: float = 30.0,
+        max_queued: int = 1000,
+        resident_sessions: int = 10_000,
+        switch_interval: float | None = None,
     ) -> None:
         if log is None:
             raise TypeError(
@@ -52,18 +83,37 @@ class Runner:
             )
         self._app = app
         self._config = config or RunConfig()
-        self._clock = clock or SystemClock()
         self._owns_log = isinstance(log, str | os.PathLike)
         if isinstance(log, str | os.PathLike):
             self._log: EventLog = LmdbEventLog(log)
         else:
             self._log = log
-        self._directory = Directory(self._start_session)
+        dispatcher = Dispatcher()
+        timer = Timer()
+        self.system = ActorSystem(dispatcher=dispatcher)
+        self._services = Services(
+            system=self.system,
+            dispatcher=dispatcher,
+            workers=Workers(timer=timer, limit=workers, wait=worker_wait),
+            timer=timer,
+            waits=WaitsFor(),
+            clock=clock or SystemClock(),
+        )
+        self._directory = Directory(self._start_session, max_queued=max_queued, resident=resident_sessions)
+        self._host = Host(app, self._log, self._services, self._directory, self._publish)
         self._closing = threading.RLock()  # a second closer must not close the log under the first
-        self.sessions = Sessions(app.name, self._log)
+        self.sessions = Sessions(app.name, self._log, self._directory)
+        if switch_interval is not None:
+            sys.setswitchinterval(switch_interval)
 
     def run(
-        self, *, user_id: str, session_id: str, message: str | Content, config: RunConfig | None = None
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        message: str | Content,
+        config: RunConfig | None = None,
+        state_delta: Mapping[str, Any] | None = None,
     ) -> Run:
         """Return a cold run of the app's agent on a session; a missing session is created when it starts.
 
@@ -74,6 +124,7 @@ class Runner:
             session_id: The session.
             message: What the user says.
             config: The run's settings; the runner's by default.
+            state_delta: Changes of the session's state that come with the message; `None` removes a key.
 
         Raises:
             TypeError: A key is no `str`, or the message is neither `str` nor `Content`.
@@ -85,23 +136,75 @@ class Runner:
             raise TypeError(f"message must be str or Content, not {type(message).__name__}")
         if not content.parts:
             raise ValueError("the message has no parts: there is nothing to run on")
-        return Run(Lifecycle(key, content, config or self._config, self._directory.deliver))
+        return Run(self._lifecycle(key, content, config, state_delta))
 
-    def close(self, grace: float = 5.0) -> None:
+    def active(self, *, user_id: str | None = None, session_id: str | None = None) -> list[Run]:
+        """Return the runs that are queued or under way here, oldest first, as viewers.
+
+        Args:
+            user_id: Only this user's.
+            session_id: Only those of the sessions of this id.
+        """
+        return [self._viewer(run, after=0) for run in self._active(user_id, session_id)]
+
+    def cancel(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        invocation_id: str | None = None,
+        reason: str = "",
+        wait: bool = False,
+        timeout: float | None = None,
+    ) -> CancelReceipt:
+        """Cancel the run of a session that is under way, or the one of that invocation; see `Run.cancel`."""
+        run = self._find(user_id, session_id, invocation_id)
+        if run is None:
+            return CancelReceipt(CancelOutcome.NOTHING_RUNNING)
+        deadline = Deadline(timeout)
+        outcome = run.cancel(CancelSource.ADMIN, reason)
+        if wait:
+            run.wait_ended(deadline.left)
+            run.work.wait(deadline.left)
+        return receipt_of(run, outcome)
+
+    def stop(
+        self, *, user_id: str, session_id: str, invocation_id: str | None = None, reason: str = ""
+    ) -> None:
+        """Stop the run of a session that is under way, or the one of that invocation; see `Run.stop`."""
+        run = self._find(user_id, session_id, invocation_id)
+        if run is not None:
+            run.request_stop(reason)
+
+    def residual(self) -> list[ResidualWork]:
+        """Return the work that outlives its run, or that its run has gone on without, oldest first."""
+        runs = [*self._directory.lingering(), *self._directory.runs()]
+        return [piece for run in runs for piece in residual_of(run)]
+
+    def close(self, grace: float = 5.0, *, runs: str = "cancel") -> None:
         """Take no more runs, and return when every run has ended and its end is stored. Idempotent.
 
         Runs that wait behind another end with `SessionClosedError`. Runs under way get `grace` seconds to
-        end by themselves; those left end `cancelled`, for the reason `"shutdown"`. A model or tool call of
-        such a run cannot be aborted in this version: its thread goes on until the call returns, and nothing
-        of it is stored or shown. A log that the runner opened is closed.
+        end by themselves. Of those left, work that cannot be interrupted goes on until it returns, and
+        nothing of it is stored or shown. A log that the runner opened is closed.
+
+        Args:
+            grace: Seconds.
+            runs: What becomes of those left: with `"cancel"` they end `cancelled`, by `shutdown`; with
+                `"release"` they end `interrupted`, and can be gone on with.
 
         Raises:
-            ValueError: `grace` is no number of seconds.
+            ValueError: `grace` is no number of seconds, or `runs` is neither.
         """
         if not grace >= 0:
             raise ValueError(f"grace is {grace}: give seconds, at least 0")
+        if runs not in {"cancel", "release"}:
+            raise ValueError(f"runs is {runs!r}: give 'cancel' or 'release'")
         with self._closing:
-            self._directory.close(min(grace, threading.TIMEOUT_MAX))
+            self._directory.close(min(grace, threading.TIMEOUT_MAX), release=runs == "release")
+            self.system.close()
+            self._services.workers.close()
+            self._services.timer.close()
             if self._owns_log:
                 self._log.close()
 
@@ -113,5 +216,50 @@ class Runner:
     ) -> None:
         self.close()
 
-    def _start_session(self, key: SessionKey) -> SessionRef:
-        return SessionActor.start(key, self._app, self._log, self._clock)
+    def _lifecycle(
+        self,
+        key: SessionKey,
+        content: Content,
+        config: RunConfig | None,
+        state_delta: Mapping[str, Any] | None,
+    ) -> Lifecycle:
+        lifecycle: Lifecycle
+        log, stream = self._log, key.stream
+
+        def read_back(after: int, limit: int) -> Any:
+            return events_after(log, stream, after, limit, lifecycle.invocation_id)
+
+        lifecycle = Lifecycle(
+            key,
+            content,
+            config or self._config,
+            self._services,
+            self._directory,
+            read_back,
+            state_delta=state_delta,
+        )
+        return lifecycle
+
+    def _viewer(self, run: Lifecycle, after: int) -> Run:
+        read_back = partial(events_after, self._log, run.key.stream)
+        return Run(run, run.view(read_back, after))
+
+    def _active(self, user_id: str | None, session_id: str | None) -> list[Lifecycle]:
+        return [
+            run
+            for run in self._directory.runs()
+            if (user_id is None or run.key.user_id == user_id)
+            and (session_id is None or run.key.session_id == session_id)
+        ]
+
+    def _find(self, user_id: str, session_id: str, invocation_id: str | None) -> Lifecycle | None:
+        for run in self._active(user_id, session_id):
+            if invocation_id is None or run.invocation_id == invocation_id:
+                return run
+        return None
+
+    def _publish(self, message: object) -> None:
+        """Tell the system's subscribers."""
+
+    def _start_session(self, key: SessionKey) -> ActorRef[SessionActor]:
+        return self.system.start(SessionActor, key, self._host)

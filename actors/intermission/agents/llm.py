@@ -61,9 +61,10 @@ class LlmAgent(BaseAgent):
                 usage=generated.response.usage or Usage(complete=False),
                 shown=generated.shown,
             )
-            yield from emit(answer)
             if not answer.function_calls:
+                yield from emit(answer, last=True)
                 return
+            yield from emit(answer, starts_calls=True)
             responses = yield from call_tools(answer.function_calls, self.tools)
             parts = tuple(Part(function_response=response) for response in responses)
             yield from emit(context.event(self.name, content=Content("user", parts)))

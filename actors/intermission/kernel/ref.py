@@ -4,7 +4,7 @@ import queue
 import sys
 import threading
 import weakref
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal, cast, overload
@@ -128,7 +128,7 @@ class Reply(pykka.Future[Any]):
         """
         self._give(None, exc_info or sys.exc_info())
 
-    def set_get_hook(self, func: Any) -> None:
+    def set_get_hook(self, func: Callable[[float | None], Any]) -> None:
         """See `pykka.Future.set_get_hook`.
 
         Raises:

@@ -1,19 +1,27 @@
-"""`Lifecycle`: where a run stands. The caller's handle, the session and the agent share it."""
+"""`Lifecycle`: where a run stands. The caller's handle, the session and the strands share it."""
 
+import contextvars
 import threading
-from collections import deque
-from collections.abc import Callable
-from typing import TypeAlias
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from intermission.config import RunConfig
 from intermission.content import Content
-from intermission.errors import AlreadyConsumedError
+from intermission.errors import RunTimeoutError
 from intermission.events import Event
-from intermission.kernel.promise import Promise
+from intermission.kernel.scope import CancelScope
+from intermission.kernel.timer import TimerHandle
 from intermission.keys import SessionKey
-from intermission.runs.result import RunResult, RunStatus
+from intermission.runs.consumers import Consumers
+from intermission.runs.receipt import CancelOutcome
+from intermission.runs.result import CancelSource, RunResult, RunStatus, Verdict
+from intermission.runs.services import Services
+from intermission.runs.stream import Author, ReadBack, Stream
+from intermission.runs.work import Work
 
-__all__ = ["Deliver", "Lifecycle", "RunOver", "RunState"]
+__all__ = ["Lifecycle", "Port", "RunState"]
 
 
 class RunState:
@@ -22,112 +30,242 @@ class RunState:
     CREATED = "created"
     QUEUED = "queued"
     RUNNING = "running"
+    ENDING = "ending"
     ENDED = "ended"
 
 
-class RunOver(BaseException):
-    """A signal, not an error: the run has ended meanwhile, and whoever still works for it leaves.
+class Port(Protocol):
+    """The way from a run to its session, whatever actor that is at the moment."""
 
-    Agents do not get to see it.
-    """
+    def deliver(self, run: "Lifecycle") -> None:
+        """Hand the run to its session; raises if the session takes no more."""
+        ...
 
-
-Deliver: TypeAlias = "Callable[[Lifecycle], None]"
-"""Hands a run to its session; raises if the session takes no more."""
+    def cancel(self, run: "Lifecycle") -> None:
+        """Tell the session to look at the run's slot."""
+        ...
 
 
 class Lifecycle:
-    """One run's state, its stream of events and its result, behind one lock.
+    """One run's state, its stop slot, its streams and its result, behind one lock.
 
-    The states only go forward: created, queued, running, ended. The session moves it on; the handle
-    waits; the agent asks it for the promises of its appends, so that none is left waiting at the end.
+    The states only go forward. The slot, `verdict`, is written once: by whoever cancels, or by the session
+    with the end that the run chose. Who finds it written acts on what is there. A request to stop stands
+    beside the slot, so that a stopping run can still be cancelled.
+
+    The lock is re-entrant, for a signal handler may cancel a run in the middle of any of these methods.
     """
 
-    def __init__(self, key: SessionKey, message: Content, config: RunConfig, deliver: Deliver) -> None:
+    def __init__(
+        self,
+        key: SessionKey,
+        message: Content,
+        config: RunConfig,
+        services: Services,
+        port: Port,
+        read_back: ReadBack,
+        *,
+        state_delta: Mapping[str, Any] | None = None,
+    ) -> None:
         self.key = key
         self.message = message
         self.config = config
+        self.state_delta = dict(state_delta or {})
+        self.context = contextvars.copy_context()
         self.invocation_id: str | None = None
-        self._deliver = deliver
-        self._changed = threading.Condition()
+        self.scope: CancelScope | None = None  # made at the start
+        self.work = Work()
+        self.calls: dict[str, Callable[[str, str], bool]] = {}  # how to give up each open tool call, by its id
+        self.stream = Stream(read_back)
+        self.requested: float | None = None  # when the cancel came, also one that was too late
+        self.cancel_source: CancelSource | None = None
+        self.cancel_reason = ""
+        self.acknowledged: float | None = None
+        self.consumers = Consumers(self)
+        self.services = services
+        self._port = port
+        self._changed = threading.Condition(threading.RLock())
         self._state = RunState.CREATED
+        self._verdict: Verdict | None = None
+        self._stop: str | None = None
         self._taken = False
         self._admitted = False
-        self._stream: deque[Event] = deque()
         self._consumed = False
-        self._append: Promise[Event] | None = None
         self._result: RunResult | None = None
+        self._streams: tuple[Stream, ...] = (self.stream,)
+        self._speaking: set[Author] = set()  # whose message has partials, but is not whole yet
+        self._last_shown = 0
+        self._deadline: TimerHandle | None = None
+        self._listeners: list[Callable[[], None]] = []
 
-    # What the caller's handle asks.
+    # What anybody may ask.
 
     @property
     def state(self) -> str:
         """One of `RunState`."""
-        with self._changed:
-            return self._state
+        return self._state
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the slot holds."""
+        return self._verdict
+
+    @property
+    def stop_requested(self) -> str | None:
+        """The reason of the first request to stop; `None` if there was none."""
+        return self._stop
 
     @property
     def result(self) -> RunResult | None:
         """The result, `None` before the end."""
-        with self._changed:
-            return self._result
+        return self._result
 
-    def start(self, timeout: float | None = None) -> bool:
-        """Hand the run to its session, and return when the session has admitted it.
+    @property
+    def admitted(self) -> bool:
+        """Whether the session has taken the run: it waits behind another, or its beginning is durable."""
+        return self._admitted
+
+    @property
+    def last_shown(self) -> int:
+        """The number of the last event that was shown, 0 if none was."""
+        return self._last_shown
+
+    # What the caller's handle does.
+
+    def start(self, parent: CancelScope | None = None) -> None:
+        """Hand the run to its session, once, and return at once.
 
         It is handed over again if that is not known to have happened: a Ctrl-C may have come between. The
         session takes a run once.
 
         Args:
-            timeout: Seconds to wait for the session; `None` waits as long as it takes.
+            parent: The scope of the call that will wait for the run, and takes it along when cancelled.
+        """
+        with self._changed:
+            if self._state == RunState.CREATED and self._verdict is None:
+                self.invocation_id = f"e-{uuid.uuid4()}"
+                self.scope = CancelScope.child_of(parent)
+                self._state = RunState.QUEUED
+                if self.config.timeout is not None:
+                    self._deadline = self.services.timer.call_later(self.config.timeout, self._expire)
+                if parent is not None:
+                    self.scope.on_cancel_now(self._follow_parent)
+            must_deliver = not self._taken and self._state in {RunState.QUEUED, RunState.ENDING}
+        if must_deliver:
+            try:
+                self._port.deliver(self)
+            except Exception as error:  # noqa: BLE001 - it is raised to everybody who starts the run
+                if self.take():
+                    self.end(
+                        RunResult(
+                            status=RunStatus.FAILED, error=error, invocation_id=self.invocation_id
+                        )
+                    )
 
-        Returns:
-            Whether the session has admitted it in time.
+    def cancel(
+        self, source: CancelSource, reason: str = "", *, error: Exception | None = None
+    ) -> CancelOutcome:
+        """Set the slot, cancel the scope down to the wire, and tell the session, on the caller's thread.
+
+        Each call does all the steps again: they change nothing the second time, and the first call may have
+        been interrupted between two of them.
+        """
+        with self._changed:
+            if self.requested is None:
+                self.requested = time.monotonic()
+                self.cancel_source, self.cancel_reason = source, reason
+            if self._state == RunState.ENDED:
+                return CancelOutcome.ALREADY_ENDED
+            if self._verdict is None:
+                expired = source is CancelSource.DEADLINE
+                status = RunStatus.EXPIRED if expired else RunStatus.CANCELLED
+                self._verdict = Verdict(status, source, reason, error)
+                if self._state != RunState.CREATED:
+                    self._state = RunState.ENDING
+            verdict = self._verdict
+            if verdict.finishing:
+                return CancelOutcome.ALREADY_ENDING
+            cold = self._state == RunState.CREATED
+        if self.scope is not None:
+            self.scope.cancel(verdict.reason, source=verdict.source)
+        if cold:
+            self.end(RunResult(status=verdict.status, reason=verdict.reason))
+        else:
+            self._port.cancel(self)
+        return CancelOutcome.ACCEPTED
+
+    def fail(self, error: Exception) -> None:
+        """End the run `failed`, unless its end is decided."""
+        verdict = self.decide(Verdict(RunStatus.FAILED, error=error))
+        if verdict.error is error and self.scope is not None and self._result is None:
+            self.scope.cancel(f"the run failed: {type(error).__name__}")
+            self._port.cancel(self)
+
+    def request_stop(self, reason: str = "") -> None:
+        """Ask the run to end after the step in hand. The first reason stands; an ended run is not touched."""
+        with self._changed:
+            if self._stop is None and self._state != RunState.ENDED:
+                self._stop = reason
+
+    def wait_admitted(self, timeout: float | None = None) -> bool:
+        """Return whether the session has taken the run, or it has ended, within `timeout` seconds.
 
         Raises:
             Exception: Whatever kept the session from admitting it.
         """
         with self._changed:
-            if self._state == RunState.CREATED:
-                self._state = RunState.QUEUED
-            must_deliver = not self._taken
-        if must_deliver:
-            try:
-                self._deliver(self)
-            except Exception as error:  # noqa: BLE001 - raised below, to everybody who starts the run
-                if self.take():
-                    self.end(RunResult(status=RunStatus.FAILED, error=error))
-        with self._changed:
             self._changed.wait_for(lambda: self._admitted or self._result is not None, timeout)
-            if not self._admitted and self._result is not None and self._result.error is not None:
-                raise self._result.error
-            return self._admitted
+            self.raise_refusal()
+            return self._admitted or self._result is not None
 
-    def consume(self) -> None:
-        """Take the one stream of events.
-
-        Raises:
-            AlreadyConsumedError: Somebody has it.
-        """
-        with self._changed:
-            if self._consumed:
-                raise AlreadyConsumedError(
-                    f"the events of run {self.invocation_id or '(not started)'} are iterated already; "
-                    "a run has one stream. Read stored events from runner.sessions.events()."
-                )
-            self._consumed = True
-
-    def next_event(self) -> Event | None:
-        """Return the next event when it is there, `None` when the run has ended and all were returned."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._stream or self._result is not None)
-            return self._stream.popleft() if self._stream else None
+    def raise_refusal(self) -> None:
+        """Raise what kept the session from admitting the run, if something did."""
+        result = self._result
+        if not self._admitted and result is not None and result.status is RunStatus.FAILED and result.error:
+            raise result.error
 
     def wait_ended(self, timeout: float | None) -> RunResult | None:
         """Return the result when it is there, `None` if it is not within `timeout` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._result is not None, timeout)
             return self._result
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener`, on any thread, when the run is admitted and when it ends; return how to end that.
+
+        It is called at once, too, for what has happened before.
+        """
+        with self._changed:
+            self._listeners.append(listener)
+        listener()
+
+        def forget() -> None:
+            with self._changed:
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
+
+        return forget
+
+    def take_stream(self) -> bool:
+        """Return whether the caller is the first to take the run's stream, and so its consumer."""
+        with self._changed:
+            first, self._consumed = not self._consumed, True
+            return first
+
+    def view(self, read_back: ReadBack, after: int) -> Stream:
+        """Return a stream of one's own, of the session's stored events above a number and what follows."""
+        with self._changed:
+            stream = Stream(read_back, after=after, until=self._last_shown, begun=self._speaking)
+            if self._result is None:
+                self._streams = (*self._streams, stream)
+            else:
+                stream.close()
+            return stream
+
+    def drop_stream(self, stream: Stream) -> None:
+        """Take a stream away again."""
+        with self._changed:
+            self._streams = tuple(other for other in self._streams if other is not stream)
 
     # What the session does.
 
@@ -142,44 +280,74 @@ class Lifecycle:
         with self._changed:
             self._admitted = True
             self._changed.notify_all()
+        self._tell_listeners()
 
-    def begin(self, invocation_id: str) -> None:
-        """The run's beginning is durable."""
+    def begin(self, position: int) -> None:
+        """The run's beginning is durable, up to the record of that number, which nobody is shown."""
         with self._changed:
-            self.invocation_id = invocation_id
-            self._state = RunState.RUNNING
-            self._admitted = True
-            self._changed.notify_all()
+            self._last_shown = position
+            self.stream.skip(position)
+            if self._state == RunState.QUEUED:
+                self._state = RunState.RUNNING
+        self.admit()
+
+    def decide(self, verdict: Verdict) -> Verdict:
+        """Write the slot if it is empty, and return what it holds."""
+        with self._changed:
+            if self._verdict is None:
+                self._verdict = verdict
+                self._state = RunState.ENDING
+            return self._verdict
 
     def show(self, event: Event) -> None:
-        """Give an event to whoever iterates the run. After the end nothing is shown."""
-        with self._changed:
-            if self._result is None:
-                self._stream.append(event)
-                self._changed.notify_all()
-
-    def end(self, result: RunResult) -> None:
-        """Close the stream and set the result; an append that still waits is told that the run is over."""
+        """Give an event to whoever looks at the run. After the end nothing is shown."""
         with self._changed:
             if self._result is not None:
                 return
-            self._result = result
-            self._state = RunState.ENDED
-            waiting, self._append = self._append, None
-            self._changed.notify_all()
-        if waiting is not None:
-            waiting.fail(RunOver())
+            author = (event.author, event.branch)
+            if event.seq is None:
+                if self._verdict is not None and not self._verdict.finishing:
+                    return
+                self._speaking.add(author)
+            else:
+                self._speaking.discard(author)
+                self._last_shown = event.seq
+            streams = self._streams
+            for stream in streams:
+                stream.push(event)
 
-    # What the agent asks.
-
-    def promise(self) -> Promise[Event]:
-        """Return the promise for the next append's answer.
-
-        Raises:
-            RunOver: The run has ended.
-        """
+    def end(self, result: RunResult) -> None:
+        """Close the streams, set the result and wake who waits. The first end stands."""
         with self._changed:
             if self._result is not None:
-                raise RunOver
-            self._append = Promise()
-            return self._append
+                return
+            self.acknowledged = time.monotonic()
+            self._result = result
+            self._state = RunState.ENDED
+            streams, self._streams = self._streams, ()
+            for stream in streams:
+                stream.close()
+            self._changed.notify_all()
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self.scope is not None:
+            # What still works for the run learns that it is over; then the scope above forgets it.
+            self.scope.cancel("the run has ended")
+            self.scope.close()
+        self._tell_listeners()
+
+    def _tell_listeners(self) -> None:
+        with self._changed:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener()
+
+    def _expire(self) -> None:
+        assert self.config.timeout is not None
+        error = RunTimeoutError(self.invocation_id, self.config.timeout)
+        self.cancel(CancelSource.DEADLINE, "timeout", error=error)
+
+    def _follow_parent(self) -> None:
+        scope = self.scope
+        if scope is not None and self._result is None:
+            self.cancel(CancelSource.CALLER, scope.reason)

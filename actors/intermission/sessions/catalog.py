@@ -3,6 +3,7 @@
 from intermission.errors import SessionNotFoundError
 from intermission.events import Event
 from intermission.keys import SessionKey
+from intermission.sessions.directory import Directory
 from intermission.sessions.records import event_of
 from intermission_storage import EventLog, Kind
 from intermission_storage.log import check_page
@@ -13,7 +14,8 @@ __all__ = ["Sessions"]
 class Sessions:
     """The sessions of one app in one log. `Runner.sessions` is one."""
 
-    def __init__(self, app: str, log: EventLog) -> None:
+    def __init__(self, app: str, log: EventLog, directory: Directory) -> None:
+        self._directory = directory
         self._app = app
         self._log = log
 

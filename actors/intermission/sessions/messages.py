@@ -1,11 +1,16 @@
-"""What the directory says to a session's actor. What an agent says is in `intermission.messages`."""
+"""What is said to a session's actor: by the directory, by the log, by workers. A strand's words are in `messages`."""
 
-import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
+from intermission.kernel.mailbox import Lane
 from intermission.runs.lifecycle import Lifecycle
+from intermission.sessions.batch import Batch
+from intermission.sessions.view import SessionView
+from intermission_storage import Appended, StorageError
 
-__all__ = ["EndRun", "QueueRun", "Retire"]
+__all__ = ["Delete", "Deleted", "Loaded", "LookAtSlot", "Passivate", "QueueRun", "Retire", "SetState", "Stored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +21,64 @@ class QueueRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Retire:
-    """Take no more runs, refuse those that wait, and set `idle` when none is under way."""
+class LookAtSlot:
+    """A run's slot was written: end the run by what it says, if that is not under way."""
 
-    idle: threading.Event
+    lane: ClassVar[Lane] = Lane.CONTROL
+    run: Lifecycle
 
 
 @dataclass(frozen=True, slots=True)
-class EndRun:
-    """End the run that is under way, if there is one: it is `cancelled`, for `reason`."""
+class Retire:
+    """Take no more runs, refuse those that wait, and call `idle` when none is under way."""
 
-    reason: str
+    lane: ClassVar[Lane] = Lane.CONTROL
+    idle: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Passivate:
+    """Leave memory, if there is nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetState:
+    """Change the session's state, and call `done` with what came of it."""
+
+    delta: Mapping[str, Any]
+    done: Callable[[BaseException | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """End what is under way, refuse what waits, delete the session, then call `done`."""
+
+    lane: ClassVar[Lane] = Lane.CONTROL
+    take_over: bool
+    done: Callable[[bool | BaseException], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A worker has read the session, or could not."""
+
+    lane: ClassVar[Lane] = Lane.INTERNAL
+    view: SessionView | None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A worker has deleted the session, or could not."""
+
+    lane: ClassVar[Lane] = Lane.INTERNAL
+    outcome: bool | BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The log has committed a batch, or refused it."""
+
+    lane: ClassVar[Lane] = Lane.INTERNAL
+    batch: Batch
+    outcome: Appended | StorageError

@@ -1,11 +1,13 @@
 """`Tool`: what a model can call, and `ToolContext`: what a call knows of its run."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from intermission.errors import IntermissionError
+from intermission.kernel.scope import CancelScope
 from intermission.models.base import ToolDeclaration
+from intermission.state import State
 
 __all__ = ["Tool", "ToolArgumentError", "ToolContext"]
 
@@ -23,12 +25,21 @@ class ToolContext:
         invocation_id: The run.
         user_id: The session's user.
         session_id: The session.
+        state: The session's state. What the tool changes is stored with its response, or dropped with it.
+        cancellation: The call's scope: cancelled when the call, or its run, is given up.
     """
 
     function_call_id: str
     invocation_id: str
     user_id: str
     session_id: str
+    state: State
+    cancellation: CancelScope
+    request_stop: Callable[[str], None] = field(repr=False)
+
+    def stop(self, reason: str = "") -> None:
+        """Ask the run to end after the step in hand, as `Run.stop` does."""
+        self.request_stop(reason)
 
 
 @runtime_checkable

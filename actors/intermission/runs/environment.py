@@ -1,0 +1,163 @@
+"""`Environment`: what the strands of one run share."""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pykka
+
+from intermission.agents.base import AgentContext
+from intermission.config import ToolExecution
+from intermission.content import FunctionCall, FunctionResponse
+from intermission.errors import LlmCallsLimitExceededError
+from intermission.events import Event
+from intermission.kernel.ref import ActorRef
+from intermission.kernel.workers import Budget
+from intermission.messages import AgentDone, Append
+from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.services import Services
+from intermission.runs.signals import RunOver
+from intermission.state import TEMP, State
+from intermission_storage import Kind, Record
+
+__all__ = ["Environment"]
+
+
+class Environment:
+    """What the strands of one run share.
+
+    Args:
+        run: The run.
+        services: What the runs of a runner share.
+        session: The run's session.
+        committed: Returns the session's state as it is committed, now.
+        events: The session's events, which grow as they are stored.
+    """
+
+    def __init__(
+        self,
+        run: Lifecycle,
+        services: Services,
+        session: ActorRef,
+        committed: Callable[[], Mapping[str, Any]],
+        events: Sequence[Event],
+    ) -> None:
+        self.run = run
+        self.services = services
+        self.events = events
+        self._session = session
+        self._committed = committed
+        self._temp: dict[str, Any] = {}
+        self._model_calls = itertools.count(1)
+        self.extra = {
+            "session": run.key.session_id,
+            "user": run.key.user_id,
+            "invocation": run.invocation_id,
+        }
+
+    def context(self) -> AgentContext:
+        """Return what the run's root agent knows."""
+        assert self.run.scope is not None
+        assert self.run.invocation_id is not None
+        return AgentContext(
+            invocation_id=self.run.invocation_id,
+            user_id=self.run.key.user_id,
+            session_id=self.run.key.session_id,
+            config=self.run.config,
+            events=self.events,
+            clock=self.services.clock,
+            state=self.new_state(),
+            cancellation=self.run.scope,
+        )
+
+    def tell(self, message: Append | AgentDone) -> None:
+        """Send the session a message.
+
+        Raises:
+            RunOver: There is no such session any more, and so no run.
+        """
+        try:
+            self._session.tell(message)
+        except pykka.ActorDeadError:
+            raise RunOver from None
+
+    def submit(
+        self,
+        function: Callable[..., None],
+        *args: Any,
+        refused: Callable[[], None] | None = None,
+        budget: Budget = Budget.CALLS,
+    ) -> None:
+        """Have a worker call a function in the context of the run's caller; see `Workers.submit`."""
+        context = self.run.context.copy()
+        self.services.workers.submit(function, *args, refused=refused, budget=budget, context=context)
+
+    def count_model_call(self) -> None:
+        """Count one more model call of the run.
+
+        Raises:
+            LlmCallsLimitExceededError: The run has had all that it may.
+        """
+        limit = self.run.config.max_llm_calls
+        if 0 < limit < next(self._model_calls):
+            raise LlmCallsLimitExceededError(limit)
+
+    def new_state(self) -> State:
+        """Return a view of the session's state, with no changes yet."""
+        return State(self._visible)
+
+    def _visible(self) -> Mapping[str, Any]:
+        committed = self._committed()
+        return {**committed, **self._temp} if self._temp else committed
+
+    def with_state(self, event: Event, state: State) -> Event:
+        """Return the event with the changes of a state on it; what is `temp:` stays in the run."""
+        delta, operations = state.take()
+        delta |= event.actions.state_delta
+        if not (delta or operations):
+            return event
+        temp = {key: delta.pop(key) for key in list(delta) if key.startswith(TEMP)}
+        for operation in operations:
+            if operation.key.startswith(TEMP):
+                temp[operation.key] = operation.apply(self._temp.get(operation.key))
+                self._temp[operation.key] = temp[operation.key]
+        self._temp.update(temp)
+        stored = tuple(one for one in operations if not one.key.startswith(TEMP))
+        actions = replace(
+            event.actions,
+            state_delta=delta,
+            state_operations=(*event.actions.state_operations, *stored),
+        )
+        return replace(event, actions=actions)
+
+    def at_once(self, calls: Sequence[FunctionCall]) -> Sequence[FunctionCall]:
+        """Return which calls of a turn begin at once."""
+        overlap = self.run.config.tool_execution is ToolExecution.PARALLEL_SUBSCRIBE
+        return calls if overlap else calls[:1]
+
+    def call_started(self, call: FunctionCall) -> Record:
+        """The record that a call begins: from then on it may have had its effect."""
+        return Record(
+            Kind.CALL_STARTED,
+            {
+                "invocationId": self.run.invocation_id,
+                "callId": call.id,
+                "tool": call.name,
+                "timestamp": self.services.clock.time(),
+            },
+        )
+
+    def call_finished(
+        self, call: FunctionCall, outcome: str, response: FunctionResponse | None = None
+    ) -> Record:
+        """The record that a call has ended; with its response, if that does not travel along in an event."""
+        data: dict[str, Any] = {
+            "invocationId": self.run.invocation_id,
+            "callId": call.id,
+            "outcome": outcome,
+            "timestamp": self.services.clock.time(),
+        }
+        if response is not None:
+            data["response"] = dict(response.response)
+        return Record(Kind.CALL_FINISHED, data)

@@ -1,0 +1,72 @@
+"""`Forked`: agents that run at the same time, each on a strand and a branch of its own."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from intermission.agents.base import AgentContext, BaseAgent
+from intermission.kernel.scope import CancelScope
+from intermission.runs.result import CancelSource
+from intermission.runs.signals import RunOver, RunStopped
+from intermission.runs.together import Latch
+
+if TYPE_CHECKING:
+    from intermission.runs.strand import Strand
+
+__all__ = ["Forked"]
+
+
+class Forked:
+    """The strands of one `Fork`. The first that fails ends the others.
+
+    Args:
+        parent: The strand that yielded the fork.
+        agents: What runs.
+        context: What the forking agent knows.
+    """
+
+    def __init__(self, parent: "Strand", agents: Sequence[BaseAgent], context: AgentContext) -> None:
+        self._parent = parent
+        self._error: Exception | None = None
+        self._stopped = False
+        self._latch = Latch(len(agents), parent.scope)
+        self._scopes: list[CancelScope] = []
+        self._strands = [self._strand(agent, context) for agent in agents]
+
+    def wait(self) -> None:
+        """Run all, and return when all have left.
+
+        Raises:
+            RunOver: The parent's scope was cancelled.
+            RunStopped: One of them was stopped.
+            Exception: The first error of one.
+        """
+        for strand in self._strands:
+            strand.start()
+        if self._strands:
+            self._latch.wait()
+        if self._parent.scope.cancelled:
+            raise RunOver
+        for scope in self._scopes:
+            scope.close()
+        if self._error is not None:
+            raise self._error
+        if self._stopped:
+            raise RunStopped
+
+    def _strand(self, agent: BaseAgent, context: AgentContext) -> "Strand":
+        scope = CancelScope.child_of(self._parent.scope)
+        self._scopes.append(scope)
+        name = f"{context.branch}.{agent.name}" if context.branch else agent.name
+        environment = self._parent.environment
+        branch = replace(context, branch=name, state=environment.new_state(), cancellation=scope)
+        return type(self._parent)(environment, agent, branch, scope, self._finished)
+
+    def _finished(self, strand: "Strand", error: Exception | None) -> None:
+        if error is not None and self._error is None:
+            self._error = error
+            for scope in self._scopes:
+                if scope is not strand.scope:
+                    scope.cancel(f"a sibling failed: {error}", source=CancelSource.SIBLING_FAILURE)
+        self._stopped = self._stopped or strand.stopped
+        self._latch.arrive()

@@ -1,0 +1,83 @@
+"""`Work`: what a run has set in motion and what of it has really ended."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+__all__ = ["Piece", "Work"]
+
+
+@dataclass(eq=False, slots=True)
+class Piece:
+    """One thing that a thread does for a run: a strand, a model call, a tool call.
+
+    Attributes:
+        what: `"agent"`, `"model"`, `"tool"` or `"call"`.
+        name: The agent's, model's or tool's name.
+        call_id: The function call's id, for a tool.
+        given_up: When the run went on or ended without it; `None` while it is waited for.
+        reason: Why that was.
+    """
+
+    what: str
+    name: str
+    call_id: str | None = None
+    given_up: float | None = None
+    reason: str = ""
+    began: float = field(default_factory=time.monotonic)
+
+
+class Work:
+    """The pieces of one run that have not ended. A piece has ended when its thread has left it, not before."""
+
+    __slots__ = ("_changed", "_on_idle", "_pieces", "terminated")
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(threading.RLock())
+        self._pieces: dict[Piece, None] = {}  # in the order of their beginnings
+        self._on_idle: list[Callable[[], None]] = []
+        self.terminated: float | None = None
+
+    def begin(self, piece: Piece) -> None:
+        """A thread has begun it, or is about to."""
+        with self._changed:
+            self._pieces[piece] = None
+
+    def give_up(self, piece: Piece, reason: str) -> None:
+        """The run goes on, or ends, without waiting for it."""
+        with self._changed:
+            if piece.given_up is None:
+                piece.given_up = time.monotonic()
+                piece.reason = reason
+
+    def end(self, piece: Piece) -> None:
+        """Its thread has left it."""
+        with self._changed:
+            self._pieces.pop(piece, None)
+            if self._pieces:
+                return
+            self.terminated = time.monotonic()
+            self._changed.notify_all()
+            waiting, self._on_idle = self._on_idle, []
+        for callback in waiting:
+            callback()
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """What has not ended, oldest first."""
+        with self._changed:
+            return tuple(self._pieces)
+
+    def wait(self, timeout: float | None) -> bool:
+        """Return whether nothing is left within `timeout` seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._pieces, timeout)
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once nothing is left: at once, or on the thread that ends the last piece."""
+        with self._changed:
+            if self._pieces:
+                self._on_idle.append(callback)
+                return
+        callback()

@@ -1,0 +1,52 @@
+"""`Host`: what a session's actor needs of its runner."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from intermission.agents.app import App
+from intermission.keys import SessionKey
+from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.services import Services
+from intermission_storage import EventLog
+
+__all__ = ["Host", "Registry"]
+
+
+class Registry(Protocol):
+    """The directory, as a session sees it."""
+
+    def left_queue(self, key: SessionKey) -> None:
+        """One run less waits in the session."""
+        ...
+
+    def forget(self, run: Lifecycle) -> None:
+        """A run has ended."""
+        ...
+
+    def idle(self, key: SessionKey) -> None:
+        """The session has nothing to do."""
+        ...
+
+    def leave(self, key: SessionKey, *, unless: Callable[[], bool]) -> bool:
+        """Take the session out, unless a condition holds at that moment; return whether it is out."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a session's actor needs of its runner.
+
+    Attributes:
+        app: What is run.
+        log: Where everything is kept.
+        services: What the runs share.
+        registry: The directory.
+        publish: Tells subscribers of the actor system what happens.
+    """
+
+    app: App
+    log: EventLog
+    services: Services
+    registry: Registry
+    publish: Callable[[object], None]

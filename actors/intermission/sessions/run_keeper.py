@@ -1,0 +1,349 @@
+"""`RunKeeper`: the half of a session's actor that keeps the run under way, from its beginning to its end."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from intermission.errors import SessionBusyError
+from intermission.events import Event, Usage
+from intermission.kernel.actor import Actor, ActorCrashError
+from intermission.kernel.promise import Promise
+from intermission.kernel.workers import Budget
+from intermission.keys import SessionKey
+from intermission.messages import AgentDone, Append, Begin, EventStored, RunEnded, RunStarted
+from intermission.runs.agent_actor import AgentActor
+from intermission.runs.environment import Environment
+from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.result import RunResult, RunStatus, Verdict
+from intermission.runs.signals import RunOver
+from intermission.sessions.batch import Batch, Purpose
+from intermission.sessions.current import CurrentRun, Phase
+from intermission.sessions.host import Host
+from intermission.sessions.messages import Loaded, Stored
+from intermission.sessions.reading import events_of_run
+from intermission.sessions.records import event_of
+from intermission.sessions.view import SessionView
+from intermission.sessions.writer import SessionWriter
+from intermission_storage import (
+    Appended,
+    ClaimedError,
+    ConflictError,
+    Kind,
+    Record,
+    StaleClaimError,
+    StorageError,
+)
+
+__all__ = ["RunKeeper", "exception_of"]
+
+logger = logging.getLogger(__name__)
+
+_MAX_ATTEMPTS = 100  # beginnings that others got in before
+
+
+class RunKeeper(Actor):
+    """A session's run under way, and what its records have come to.
+
+    Args:
+        key: The session.
+        host: The runner.
+    """
+
+    def __init__(self, key: SessionKey, host: Host) -> None:
+        super().__init__()
+        self._key = key
+        self._host = host
+        self._writer = SessionWriter(key, host, self._tell_stored)
+        self._view: SessionView | None = None  # None: not read
+        self._current: CurrentRun | None = None
+
+    def _next(self) -> None:
+        """No run is under way any more; see what there is to do."""
+        raise NotImplementedError
+
+    def _take(self, run: Lifecycle) -> None:
+        if run.verdict is not None:
+            self._end_unwritten(run, run.verdict)
+            return
+        self._current = current = CurrentRun(run)
+        try:
+            if self._writer.owed is not None:
+                self._writer.pay()
+            else:
+                self._load_or_claim(current)
+        except BaseException as error:  # noqa: BLE001 - it is the run's, and must not end the session
+            self._fail(current, exception_of(error))
+
+    def _load_or_claim(self, current: CurrentRun) -> None:
+        if self._view is None:
+            self._load()
+        else:
+            current.phase = Phase.CLAIMING
+            self._writer.begin(current, self._view)
+
+    def _load(self) -> None:
+        def load() -> None:
+            try:
+                loaded = Loaded(SessionView.load(self._host.log, self._key.stream))
+            except BaseException as error:  # noqa: BLE001 - it is the run's, which waits for an answer
+                loaded = Loaded(None, error)
+            self.actor_ref.tell(loaded)
+
+        self._host.services.workers.submit(load, budget=Budget.RESERVE)
+
+    def _loaded(self, view: SessionView | None, error: BaseException | None) -> None:
+        self._view = view
+        current = self._current
+        if current is None or current.phase not in {Phase.LOADING, Phase.CLAIMING}:
+            return
+        if error is not None:
+            self._fail(current, exception_of(error))
+        elif current.phase is Phase.LOADING:
+            self._load_or_claim(current)
+        else:
+            self._run_agent(current)
+
+    def _begun(self, batch: Batch, current: CurrentRun, outcome: Appended | StorageError) -> None:
+        run = current.run
+        if isinstance(outcome, ConflictError) and current.attempts < _MAX_ATTEMPTS:
+            # Somebody else has appended meanwhile: read that, then try again, unless it was cancelled.
+            current.attempts += 1
+            current.phase = Phase.LOADING
+            if run.verdict is not None:
+                self._leave_unwritten(current, run.verdict)
+            else:
+                self._load()
+            return
+        if isinstance(outcome, StorageError):
+            error: Exception = outcome
+            if isinstance(outcome, ClaimedError):
+                error = SessionBusyError(outcome.owner)
+                error.__cause__ = outcome
+            self._view = None
+            self._leave_unwritten(current, run.verdict or Verdict(RunStatus.FAILED, error=error))
+            return
+        view = self._view
+        assert view is not None
+        current.token = outcome.token
+        view.take_in(batch.records, outcome.position)
+        run.begin(outcome.position)
+        self._host.publish(RunStarted(self._key.user_id, self._key.session_id, run.invocation_id or ""))
+        if run.verdict is not None:
+            self._end(current, run.verdict)
+        elif self._is_another(view):
+            self._load()  # a session of that name was deleted, and this is a new one
+        else:
+            self._run_agent(current)
+
+    def _is_another(self, view: SessionView) -> bool:
+        first = self._host.log.read(self._key.stream, limit=1)
+        return not first or first[0].data.get("id") != view.identity
+
+    def _run_agent(self, current: CurrentRun) -> None:
+        view = self._view
+        assert view is not None
+        current.phase = Phase.RUNNING
+        environment = Environment(
+            current.run,
+            self._host.services,
+            self.actor_ref,
+            lambda: view.state,
+            view.events,
+        )
+        current.agent = self.system.start(AgentActor, environment, self._host.app.root_agent)
+        current.agent.tell(Begin())
+
+    def _paid(self, outcome: Appended | StorageError) -> None:
+        """The end that was owed is in the log, or cannot be brought there yet."""
+        current = self._current
+        if not isinstance(outcome, StorageError) or isinstance(outcome, StaleClaimError):
+            # Who was taken over owes no more.
+            self._writer.owed = None
+            self._view = None
+            if current is not None and current.phase is Phase.LOADING:
+                self._load_or_claim(current)
+        elif current is not None and current.phase is Phase.LOADING:
+            verdict = current.run.decide(Verdict(RunStatus.FAILED, error=outcome))
+            self._leave_unwritten(current, verdict)
+
+    # What the run's strands ask for.
+
+    def _append(self, message: Append) -> None:
+        current = self._current
+        if current is None or current.run is not message.run or current.phase is not Phase.RUNNING:
+            self._answer(message.stored, RunOver())
+            return
+        verdict: Verdict | None = None
+        try:
+            if message.event is not None and message.event.usage is not None:
+                current.usage + message.event.usage  # what cannot be summed up is refused before it is stored
+            if message.last:
+                verdict = current.run.decide(Verdict(RunStatus.COMPLETED))
+                if not verdict.finishing:
+                    self._answer(message.stored, RunOver())
+                    self._end(current, verdict)
+                    return
+                current.phase = Phase.ENDING
+            self._writer.append(message, current, verdict)
+        except BaseException as error:  # noqa: BLE001 - the agent waits for an answer, whatever it is
+            self._answer(message.stored, exception_of(error))
+            if verdict is not None:
+                current.phase = Phase.RUNNING
+                self._end(current, replace(verdict, status=RunStatus.FAILED, error=exception_of(error)))
+
+    def _agent_done(self, message: AgentDone) -> None:
+        current = self._current
+        if current is None or current.run is not message.run or current.phase is not Phase.RUNNING:
+            return
+        if message.error is not None:
+            verdict = Verdict(RunStatus.FAILED, error=message.error)
+        elif message.stopped is not None:
+            verdict = Verdict(RunStatus.STOPPED, reason=message.stopped)
+        else:
+            verdict = Verdict(RunStatus.COMPLETED)
+        self._end(current, current.run.decide(verdict), message.before)
+
+    def _tell_stored(self, batch: Batch, outcome: Appended | StorageError) -> None:
+        self.actor_ref.tell(Stored(batch, outcome))
+
+    def _run_stored(self, batch: Batch, outcome: Appended | StorageError) -> None:
+        current = batch.current
+        assert current is not None
+        match batch.purpose:
+            case Purpose.BEGIN:
+                self._begun(batch, current, outcome)
+            case Purpose.END:
+                self._end_stored(batch, current, outcome)
+            case _:
+                self._event_stored(batch, current, outcome)
+
+    def _event_stored(self, batch: Batch, current: CurrentRun, outcome: Appended | StorageError) -> None:
+        if isinstance(outcome, StorageError):
+            self._answer(batch.stored, outcome)
+            return
+        self._show(batch, current, outcome)
+
+    def _show(self, batch: Batch, current: CurrentRun, outcome: Appended) -> None:
+        assert self._view is not None
+        self._view.take_in(batch.records, outcome.position)
+        current.take_in(batch.records, batch.event)
+        event: Event | None = None
+        if batch.event is not None:
+            current.usage += batch.event.usage or Usage()
+            place = next(n for n, record in enumerate(batch.records) if record.kind == Kind.EVENT)
+            seq = outcome.position - len(batch.records) + 1 + place
+            # From the record: what the consumer or a tool does to its values reaches nobody else.
+            event = replace(event_of(replace(batch.records[place], seq=seq)), shown=batch.event.shown)
+            current.run.show(event)
+            self._host.publish(EventStored(self._key.user_id, self._key.session_id, event))
+        if batch.stored is not None:
+            batch.stored.keep(event)
+
+    # The end of a run.
+
+    def _end(self, current: CurrentRun, verdict: Verdict, before: Sequence[Record] = ()) -> None:
+        """Give the run's end to the log."""
+        current.phase = Phase.ENDING
+        try:
+            self._writer.end(current, verdict, before)
+        except BaseException as error:  # noqa: BLE001 - an end that cannot be written must be told, too
+            self._end_refused(self._writer.failed_end(current, verdict, exception_of(error)), current)
+
+    def _end_stored(self, batch: Batch, current: CurrentRun, outcome: Appended | StorageError) -> None:
+        verdict = batch.verdict
+        assert verdict is not None
+        if isinstance(outcome, StorageError):
+            self._answer(batch.stored, outcome)
+            if isinstance(outcome, StaleClaimError):
+                batch.token = None  # another has the session; there is nothing to be paid
+            batch.verdict = Verdict(RunStatus.FAILED, reason=verdict.reason, error=verdict.error or outcome)
+            self._end_refused(batch, current)
+            return
+        self._show(batch, current, outcome)
+        self._finish(current, verdict, outcome.position)
+
+    def _end_refused(self, batch: Batch, current: CurrentRun) -> None:
+        assert batch.verdict is not None
+        logger.error(
+            "the end of run %s could not be stored: %s",
+            current.run.invocation_id,
+            batch.verdict.error,
+            extra=self._extra(),
+        )
+        if batch.token is not None:
+            late = self._writer.failed_end(
+                current, batch.verdict, batch.verdict.error or StorageError("the log refused the end")
+            )
+            self._writer.owe(late)
+        self._view = None  # what is in the log is not what this actor thinks
+        self._finish(current, batch.verdict, None)
+
+    def _finish(self, current: CurrentRun, verdict: Verdict, last_seq: int | None) -> None:
+        usage = current.usage
+        if verdict.status is not RunStatus.COMPLETED:
+            usage = replace(usage, complete=False)  # a call that failed or was left has cost tokens too
+        invocation_id = current.run.invocation_id or ""
+        result = RunResult(
+            status=verdict.status,
+            text=current.text,
+            usage=usage,
+            error=verdict.error,
+            reason=verdict.reason,
+            invocation_id=invocation_id,
+            last_seq=last_seq,
+            read_events=partial(events_of_run, self._host.log, self._key.stream, invocation_id),
+        )
+        self._leave(current, result)
+
+    def _leave_unwritten(self, current: CurrentRun, verdict: Verdict) -> None:
+        """End a run of which nothing is in the log."""
+        self._current = None
+        self._end_unwritten(current.run, verdict)
+        self._next()
+
+    def _end_unwritten(self, run: Lifecycle, verdict: Verdict) -> None:
+        result = RunResult(
+            status=verdict.status,
+            error=verdict.error,
+            reason=verdict.reason,
+            invocation_id=run.invocation_id,
+        )
+        self._tell_end(run, result)
+
+    def _leave(self, current: CurrentRun, result: RunResult) -> None:
+        self._current = None
+        self._tell_end(current.run, result)
+        if current.agent is not None:
+            current.agent.stop(block=False)
+        self._next()
+
+    def _tell_end(self, run: Lifecycle, result: RunResult) -> None:
+        run.end(result)
+        self._host.registry.forget(run)
+        self._host.publish(RunEnded(self._key.user_id, self._key.session_id, result))
+
+    def _fail(self, current: CurrentRun, error: Exception) -> None:
+        """Something went wrong that no run should bring about."""
+        if self._current is not current:
+            return
+        if current.token is not None and current.phase is not Phase.ENDING:
+            self._end(current, current.run.decide(Verdict(RunStatus.FAILED, error=error)))
+        elif current.token is None:
+            self._view = None
+            self._leave_unwritten(current, current.run.decide(Verdict(RunStatus.FAILED, error=error)))
+        else:
+            failed = Verdict(RunStatus.FAILED, error=error)
+            self._end_refused(self._writer.failed_end(current, failed, error), current)
+
+    def _answer(self, stored: Promise[Event | None] | None, error: BaseException) -> None:
+        if stored is not None:
+            stored.fail(error)
+
+    def _extra(self) -> dict[str, str]:
+        return {"session": self._key.session_id, "user": self._key.user_id}
+
+
+def exception_of(error: BaseException) -> Exception:
+    """Return an `Exception`: a SystemExit of somebody's code must not leave through the caller."""
+    return error if isinstance(error, Exception) else ActorCrashError.of("code below the session", error)

@@ -1,0 +1,67 @@
+"""`SessionView`: a session as its records make it. Pure: records in, events and state out."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from intermission.events import Event
+from intermission.sessions.records import event_of
+from intermission.state import Operation, apply_change
+from intermission_storage import EventLog, Kind, Record
+
+__all__ = ["SessionView"]
+
+
+class SessionView:
+    """What a session's records come to.
+
+    Attributes:
+        position: The number of the last record.
+        identity: What tells the session from another one that was made anew under its name; `None` before
+            its first record.
+        events: Its events, oldest first.
+        state: Its state, without what belongs to the app or the user.
+    """
+
+    __slots__ = ("events", "identity", "position", "state")
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.identity: Any = None
+        self.events: list[Event] = []
+        self.state: dict[str, Any] = {}
+
+    @classmethod
+    def load(cls, log: EventLog, stream: str) -> "SessionView":
+        """Read a session from its log.
+
+        Raises:
+            StorageError: The log cannot be read.
+        """
+        view = cls()
+        view.fold(log.read(stream))
+        return view
+
+    def fold(self, records: Iterable[Record]) -> list[Event]:
+        """Take further records in, and return the events among them."""
+        events: list[Event] = []
+        for record in records:
+            self.position = record.seq
+            if record.kind == Kind.EVENT:
+                event = event_of(record)
+                events.append(event)
+                apply_change(self.state, event.actions.state_delta, event.actions.state_operations)
+            elif record.kind == Kind.STATE_SET:
+                operations = tuple(map(Operation.from_dict, record.data.get("operations", ())))
+                apply_change(self.state, record.data["delta"], operations)
+            elif record.kind == Kind.SESSION_CREATED:
+                self.identity = record.data["id"]
+                apply_change(self.state, record.data.get("state", {}))
+        self.events += events
+        return events
+
+    def take_in(self, records: Iterable[Record], position: int) -> list[Event]:
+        """As `fold`, for records that a commit has just brought, of which the last has that number."""
+        records = list(records)
+        first = position - len(records) + 1
+        return self.fold(replace(record, seq=seq) for seq, record in enumerate(records, first))
