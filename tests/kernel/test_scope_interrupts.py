@@ -32,7 +32,6 @@ def root(host: ScopeHost) -> CancelScope:
 
 
 def test_after_an_interrupt_at_any_step_a_repeated_cancel_does_the_rest(host: ScopeHost) -> None:
-    """Each hook has run exactly once then, and everything below is cancelled."""
     scopes: list[CancelScope] = []
     ran: list[str] = []
 
@@ -51,7 +50,7 @@ def test_after_an_interrupt_at_any_step_a_repeated_cancel_does_the_rest(host: Sc
         scopes[0].cancel()
         assert all(scope.cancelled for scope in scopes)
         settled(host)
-        # What ran to its end and was interrupted before that was noted runs again.
+        # An internal hook that was interrupted right before its end was noted has run again; no other has.
         assert set(ran) == {"internal 0", "internal 1", "internal 2", "user's"}, steps
         assert len(ran) - len(set(ran)) <= 1
         assert ran.count("user's") == 1

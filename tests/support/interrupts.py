@@ -3,6 +3,7 @@
 A signal handler runs, or a finaliser, or Ctrl-C raises: tried at each step in turn, not at some of them.
 """
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -58,6 +59,9 @@ def _run(work: Callable[[], object], action: Callable[[], object], where: str, s
         return trace
 
     before = sys.gettrace()
+    here = inspect.currentframe()
+    assert here is not None
+    here.f_trace_opcodes = True  # Python 3.12 looks at it only when tracing begins
     sys.settrace(trace)
     try:
         with suppress(KeyboardInterrupt):

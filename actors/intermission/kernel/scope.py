@@ -182,7 +182,7 @@ class CancelScope:
         """Cancel this scope and those below it, before this returns. The first cause wins.
 
         May be called anywhere: from any thread, a signal handler, a finaliser, a hook. Called again, it does
-        again whatever an interrupt kept the first call from; each hook runs once.
+        again whatever an interrupt kept the first call from, and nothing else.
 
         Args:
             reason: For people.
@@ -228,7 +228,8 @@ class CancelScope:
     def on_cancel_now(self, hook: Callable[[], object]) -> CancelHandle:
         """Run `hook` as `on_cancel` does, but before `cancel` goes on and on its thread.
 
-        For the runtime: the hook must not block, and takes no lock that a finaliser could find taken.
+        For the runtime: the hook must not block, and takes no lock that a finaliser could find taken. If an
+        interrupt hits in its midst, a repeated cancel runs it once more.
         """
         return self._add(hook, None)
 

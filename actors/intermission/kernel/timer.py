@@ -24,7 +24,7 @@ __all__ = ["SteeredClock", "Timer", "TimerHandle", "default_timer"]
 
 logger = logging.getLogger(__name__)
 
-Ts = TypeVarTuple("Ts")
+_Ts = TypeVarTuple("_Ts")
 
 _LONGEST_LOOK = 2.0  # seconds: so long can the thread stay for deadlines that have all been cancelled
 _SHORTEST_LOOK = 0.05  # seconds, on a clock that is not the machine's and may stand still
@@ -139,7 +139,7 @@ class Timer:
         """How many calls are kept, cancelled ones that have not been swept away yet included."""
         return len(self._heap) + len(self._incoming)
 
-    def call_later(self, seconds: float, function: Callable[[*Ts], object], *args: *Ts) -> TimerHandle:
+    def call_later(self, seconds: float, function: Callable[[*_Ts], object], *args: *_Ts) -> TimerHandle:
         """Call `function(*args)` on the timer's thread in `seconds`; never, if they are infinite.
 
         Args:
@@ -155,7 +155,7 @@ class Timer:
             seconds = 0.0
         return self._hand_in(TimerHandle(self, self._now() + seconds, function, args))
 
-    def call_soon(self, function: Callable[[*Ts], object], *args: *Ts) -> TimerHandle:
+    def call_soon(self, function: Callable[[*_Ts], object], *args: *_Ts) -> TimerHandle:
         """Call `function(*args)` on the timer's thread before everything that has a time.
 
         The way out of a signal handler or finaliser for what must not run there.

@@ -18,7 +18,7 @@ __all__ = ["Budget", "Workers"]
 
 logger = logging.getLogger(__name__)
 
-Ts = TypeVarTuple("Ts")
+_Ts = TypeVarTuple("_Ts")
 
 _RETRY = 0.1  # seconds after which a thread that the system did not start is tried again
 
@@ -162,8 +162,8 @@ class Workers:
 
     def submit(
         self,
-        function: Callable[[*Ts], object],
-        *args: *Ts,
+        function: Callable[[*_Ts], object],
+        *args: *_Ts,
         refused: Callable[[], object] | None = None,
         budget: Budget = Budget.CALLS,
         context: Context | None = None,
