@@ -131,7 +131,11 @@ def test_nothing_that_is_scheduled_while_the_dispatcher_closes_is_lost() -> None
         done: list[int] = []
         start = threading.Barrier(3)
 
-        def send(done: list[int] = done, dispatcher: Dispatcher = dispatcher) -> None:
+        def send(
+            done: list[int] = done,
+            dispatcher: Dispatcher = dispatcher,
+            start: threading.Barrier = start,
+        ) -> None:
             start.wait(PATIENCE)
             for _ in range(50):
                 dispatcher.schedule(Work(lambda: done.append(1)))

@@ -193,7 +193,11 @@ def test_an_interrupt_while_a_message_is_put_leaves_no_mailbox_that_nobody_sched
 
 def test_a_signal_handler_may_put_while_the_thread_that_it_interrupts_puts() -> None:
     mailbox, _ = a_mailbox()
-    before = signal.signal(signal.SIGALRM, lambda *_: put(mailbox, "alarm"))
+
+    def handle(*_: object) -> None:
+        put(mailbox, "alarm")
+
+    before = signal.signal(signal.SIGALRM, handle)
     sent = 0
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)

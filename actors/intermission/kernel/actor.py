@@ -4,23 +4,23 @@ import logging
 import threading
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
+from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar, cast
 
 import pykka
 from pykka import messages
 from pykka._envelope import Envelope
 
+from intermission.kernel.clock import Clock
 from intermission.kernel.mailbox import Lane, Mailbox, Pause
 from intermission.kernel.ref import NOBODY, ActorRef, Reply, dead
 from intermission.kernel.supervision import Restarts, Supervision, Terminated
 
-if TYPE_CHECKING:
-    from intermission.kernel.system import ActorSystem
-
-__all__ = ["Actor", "ActorCrashError", "Cell", "StopNow", "text_of"]
+__all__ = ["Actor", "ActorCrashError", "Cell", "StopNow", "System", "text_of"]
 
 _logger = logging.getLogger("intermission.kernel")
 _numbers = count(1)
+
+A = TypeVar("A", bound="Actor")
 
 
 class ActorCrashError(Exception):
@@ -48,6 +48,26 @@ class StopNow(messages._ActorStop):  # pyright: ignore[reportPrivateUsage] - Pyk
     """Pykka's own stop, ahead of all that waits."""
 
     lane: ClassVar[Lane] = Lane.CONTROL
+
+
+class System(Protocol):
+    """What an actor sees of its `ActorSystem`, whose module stands on this one."""
+
+    clock: Clock
+
+    def start(
+        self, cls: type[A], *args: Any, supervision: Supervision | None = None, **kwargs: Any
+    ) -> ActorRef[A]:
+        """See `ActorSystem.start`."""
+        ...
+
+    def forget(self, cell: "Cell") -> None:
+        """See `ActorSystem.forget`."""
+        ...
+
+    def close(self, timeout: float = 5.0) -> None:
+        """See `ActorSystem.close`."""
+        ...
 
 
 class _Births(threading.local):
@@ -81,7 +101,7 @@ class Cell(Mailbox):
 
     def __init__(self) -> None:
         super().__init__()
-        self.system: ActorSystem | None = None
+        self.system: System | None = None
         self.actor: Actor | None = None
         self.name: str | None = None  # set when the actor has ended
         self.supervision = _STOP
@@ -113,7 +133,7 @@ class Cell(Mailbox):
 
     def give_up(self, name: str, error: BaseException) -> None:
         """Leave an actor that was never started; its reference may have got out of its constructor."""
-        self.stopped, self.error, self.name = True, self._exception(error), name
+        self.error, self.stopped, self.name = self._exception(error), True, name
         self.actor = self._recipe = self._restarts = None
         self.wake()
 
@@ -137,7 +157,8 @@ class Cell(Mailbox):
             self._failure = failure
         self.begin(0)
         if self.supervision.strategy == "stop":
-            # Now, and not behind the answer: who was told of the failure finds the actor stopped.
+            # Now, and not behind the answer: who was told of the failure finds the actor stopped, and why.
+            self.error = self._failure
             self.stopped = True
         return failure
 
@@ -229,7 +250,7 @@ class Cell(Mailbox):
         assert actor is not None
         assert system is not None
         ref = actor.actor_ref
-        self.stopped, self.error, self.name = True, error, str(ref)
+        self.error, self.stopped, self.name = error, True, str(ref)
         self.actor = self._recipe = self._restarts = None
         actor._actor_loop_teardown()  # pyright: ignore[reportPrivateUsage] - a hook of Pykka's
         self._tell_watchers(ref)
@@ -283,7 +304,7 @@ class Actor(pykka.Actor):
         system: Who started it.
     """
 
-    system: "ActorSystem"
+    system: "System"
     _cell: Cell
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:

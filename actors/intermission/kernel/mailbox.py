@@ -3,12 +3,11 @@
 from collections import deque
 from enum import IntEnum
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pykka._envelope import Envelope
+from pykka._envelope import Envelope
 
-    from intermission.kernel.dispatcher import Dispatcher
+from intermission.kernel.dispatcher import Dispatcher
 
 __all__ = ["Lane", "Mailbox", "Pause"]
 
@@ -76,7 +75,7 @@ class Mailbox:
         # The mailbox of the actor that this one's waits for, in `ask`.
         self.blocked_on: Mailbox | None = None
 
-    def put(self, envelope: "Envelope[Any]", /) -> None:
+    def put(self, envelope: Envelope[Any], /) -> None:
         """Add a message, and schedule the actor if it is idle."""
         try:
             self._incoming.append(envelope)
@@ -92,7 +91,7 @@ class Mailbox:
         self._queued = True
         self.dispatcher.schedule(self)
 
-    def get(self) -> "Envelope[Any]":
+    def get(self) -> Envelope[Any]:
         """Return the next message. Only whose turn it is may call this.
 
         Raises:

@@ -1,12 +1,10 @@
 """`Supervision`: what becomes of an actor that fails. `Terminated`: what its watchers are told."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from intermission.kernel.mailbox import Lane
-
-if TYPE_CHECKING:
-    from intermission.kernel.ref import ActorRef
+from intermission.kernel.ref import ActorRef
 
 __all__ = ["Restarts", "Supervision", "Terminated"]
 
@@ -69,5 +67,5 @@ class Terminated:
 
     lane: ClassVar[Lane] = Lane.INTERNAL
 
-    ref: "ActorRef[Any]"
+    ref: ActorRef[Any]
     error: Exception | None

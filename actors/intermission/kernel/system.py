@@ -118,14 +118,17 @@ class ActorSystem:
             if caller is None or caller.system is not self:  # else the first one may wait for this one
                 self._closed.wait(timeout)
             return
+        deadline = time.monotonic() + timeout
         try:
             if caller is None:
-                self._stop_all(time.monotonic() + timeout, None)
+                self._stop_all(deadline, None)
             else:
                 with self._dispatcher.blocking():
-                    self._stop_all(time.monotonic() + timeout, caller)
+                    self._stop_all(deadline, caller)
         finally:
-            self._dispatcher.close()
+            # An actor does not wait for the threads: one of them may hold somebody who asks it.
+            left = 0.0 if caller else max(_PATIENCE, deadline - time.monotonic())
+            self._dispatcher.close(left)
             self._closed.set()
 
     def _stop_all(self, deadline: float, caller: Cell | None) -> None:
