@@ -1,20 +1,21 @@
 """What happened in a session: frozen events, in the JSON that ADK's clients use."""
 
 import json
-import uuid
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Any, Self, cast
 
 from intermission.content import Content, FunctionCall, FunctionResponse, plain_copy
 from intermission.state import Operation
 
-__all__ = ["Event", "EventActions", "Usage", "new_event_id"]
+__all__ = ["NO_ACTIONS", "Event", "EventActions", "Usage", "new_event_id"]
 
 
 def new_event_id() -> str:
     """Return an id for an event that no other event has."""
-    return uuid.uuid4().hex
+    return os.urandom(16).hex()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,11 @@ class Usage:
         )
 
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})  # read-only, so that all may share it
+
+
 def _no_mapping() -> Mapping[str, Any]:
-    return {}
+    return _NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,8 @@ class EventActions:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; what is not set is left out, but for the maps that ADK's clients expect."""
+        if self is NO_ACTIONS:
+            return {name: {} for name in _EXPECTED}
         data: dict[str, Any] = {
             "stateDelta": plain_copy(self.state_delta),
             "artifactDelta": plain_copy(self.artifact_delta),
@@ -120,6 +126,8 @@ class EventActions:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read the JSON form; `endInvocation` is read as the `endOfAgent` that it is an alias of."""
+        if not any(data.values()) and data.get("agentState") is None and data.get("compaction") is None:
+            return cast(Self, NO_ACTIONS)
         return cls(
             skip_summarization=bool(data.get("skipSummarization")),
             state_delta=plain_copy(data.get("stateDelta") or {}),
@@ -134,6 +142,12 @@ class EventActions:
             agent_state=plain_copy(data.get("agentState")),
             compaction=plain_copy(data.get("compaction")),
         )
+
+
+NO_ACTIONS = EventActions()
+"""The actions of an event that has none; most have none, so they share it."""
+
+_EXPECTED = ("stateDelta", "artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +181,7 @@ class Event:
     timestamp: float
     content: Content | None = None
     partial: bool = False
-    actions: EventActions = field(default_factory=EventActions)
+    actions: EventActions = NO_ACTIONS
     long_running_tool_ids: tuple[str, ...] = ()
     branch: str | None = None
     usage: Usage | None = None
@@ -209,6 +223,14 @@ class Event:
     def is_checkpoint(self) -> bool:
         """Whether it only records progress: no content, but an agent's state or its end."""
         return self.content is None and (self.actions.agent_state is not None or self.actions.end_of_agent)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it holds nothing that could be changed in place: text only, and no actions."""
+        if self.actions is not NO_ACTIONS:
+            return False
+        parts = () if self.content is None else self.content.parts
+        return all(part.function_call is None and part.function_response is None for part in parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, in camelCase; what is not set is left out."""

@@ -14,11 +14,11 @@ from intermission.content import Content
 from intermission.kernel.clock import Clock, SystemClock
 from intermission.kernel.dispatcher import Dispatcher
 from intermission.kernel.ref import ActorRef
-from intermission.kernel.system import ActorSystem
 from intermission.kernel.timer import Timer
 from intermission.kernel.waits import WaitsFor
 from intermission.kernel.workers import Workers
 from intermission.keys import SessionKey
+from intermission.messages import StartRun
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.receipt import CancelOutcome, CancelReceipt, ResidualWork
 from intermission.runs.residual import receipt_of, residual_of
@@ -31,6 +31,7 @@ from intermission.sessions.catalog import Sessions
 from intermission.sessions.directory import Directory
 from intermission.sessions.host import Host
 from intermission.sessions.reading import events_after
+from intermission.sessions.system import Sessioned, SessionSystem
 from intermission_storage import EventLog, LmdbEventLog
 
 __all__ = ["Runner"]
@@ -90,7 +91,8 @@ class Runner:
             self._log = log
         dispatcher = Dispatcher()
         timer = Timer()
-        self.system = ActorSystem(dispatcher=dispatcher)
+        self.system = SessionSystem(dispatcher=dispatcher)
+        self.system.sessioned = Sessioned(self._start_run, self._stop_run, self._poison_run)
         self._services = Services(
             system=self.system,
             dispatcher=dispatcher,
@@ -100,7 +102,7 @@ class Runner:
             clock=clock or SystemClock(),
         )
         self._directory = Directory(self._start_session, max_queued=max_queued, resident=resident_sessions)
-        self._host = Host(app, self._log, self._services, self._directory, self._publish)
+        self._host = Host(app, self._log, self._services, self._directory, self.system.topics.publish)
         self._closing = threading.RLock()  # a second closer must not close the log under the first
         self.sessions = Sessions(app.name, self._log, self._directory)
         if switch_interval is not None:
@@ -258,8 +260,16 @@ class Runner:
                 return run
         return None
 
-    def _publish(self, message: object) -> None:
-        """Tell the system's subscribers."""
+    def _start_run(self, user_id: str, session_id: str, message: StartRun) -> Run:
+        run = self.run(user_id=user_id, session_id=session_id, message=message.message, config=message.config)
+        run.begin()
+        return run
+
+    def _stop_run(self, user_id: str, session_id: str, invocation_id: str | None, reason: str) -> None:
+        self.stop(user_id=user_id, session_id=session_id, invocation_id=invocation_id, reason=reason)
+
+    def _poison_run(self, user_id: str, session_id: str, invocation_id: str | None, reason: str) -> None:
+        self.cancel(user_id=user_id, session_id=session_id, invocation_id=invocation_id, reason=reason)
 
     def _start_session(self, key: SessionKey) -> ActorRef[SessionActor]:
         return self.system.start(SessionActor, key, self._host)

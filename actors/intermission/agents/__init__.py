@@ -5,4 +5,15 @@ from intermission.agents.base import AgentContext, BaseAgent
 from intermission.agents.effects import Call, CallModel, CallTools, Emit, Fork, RunAgent
 from intermission.agents.llm import LlmAgent
 
-__all__ = ["AgentContext", "App", "BaseAgent", "Call", "CallModel", "CallTools", "Emit", "Fork", "LlmAgent", "RunAgent"]
+__all__ = [
+    "AgentContext",
+    "App",
+    "BaseAgent",
+    "Call",
+    "CallModel",
+    "CallTools",
+    "Emit",
+    "Fork",
+    "LlmAgent",
+    "RunAgent",
+]

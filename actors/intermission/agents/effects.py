@@ -110,9 +110,7 @@ Steps: TypeAlias = Generator[Effect, Any, None]
 """What `BaseAgent.run` returns."""
 
 
-def emit(
-    event: Event, *, last: bool = False, starts_calls: bool = False
-) -> Generator[Effect, Any, Event]:
+def emit(event: Event, *, last: bool = False, starts_calls: bool = False) -> Generator[Effect, Any, Event]:
     """Show an event, and return it as it was stored. The flags are those of `Emit`."""
     return cast(Event, (yield Emit(event, last=last, starts_calls=starts_calls)))
 

@@ -2,8 +2,9 @@
 
 from intermission.agents.base import BaseAgent
 from intermission.kernel.actor import Actor
-from intermission.messages import AgentDone, Begin, PoisonPill, Stop
+from intermission.messages import PoisonPill, Stop
 from intermission.runs.environment import Environment
+from intermission.runs.messages import AgentDone, Begin
 from intermission.runs.result import CancelSource
 from intermission.runs.signals import RunOver
 from intermission.runs.strand import Strand
@@ -30,9 +31,7 @@ class AgentActor(Actor):
             case Begin():
                 assert run.scope is not None
                 context = self._environment.context()
-                Strand(
-                    self._environment, self._agent, context, run.scope, self._finished, root=True
-                ).start()
+                Strand(self._environment, self._agent, context, run.scope, self._finished, root=True).start()
             case Stop(reason, invocation_id) if invocation_id in {None, run.invocation_id}:
                 run.request_stop(reason)
             case PoisonPill(reason, invocation_id) if invocation_id in {None, run.invocation_id}:

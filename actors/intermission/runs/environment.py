@@ -14,8 +14,8 @@ from intermission.errors import LlmCallsLimitExceededError
 from intermission.events import Event
 from intermission.kernel.ref import ActorRef
 from intermission.kernel.workers import Budget
-from intermission.messages import AgentDone, Append
 from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.messages import AgentDone, Append
 from intermission.runs.services import Services
 from intermission.runs.signals import RunOver
 from intermission.state import TEMP, State

@@ -75,7 +75,9 @@ class Lifecycle:
         self.invocation_id: str | None = None
         self.scope: CancelScope | None = None  # made at the start
         self.work = Work()
-        self.calls: dict[str, Callable[[str, str], bool]] = {}  # how to give up each open tool call, by its id
+        self.calls: dict[
+            str, Callable[[str, str], bool]
+        ] = {}  # how to give up each open tool call, by its id
         self.stream = Stream(read_back)
         self.requested: float | None = None  # when the cancel came, also one that was too late
         self.cancel_source: CancelSource | None = None
@@ -157,9 +159,7 @@ class Lifecycle:
             except Exception as error:  # noqa: BLE001 - it is raised to everybody who starts the run
                 if self.take():
                     self.end(
-                        RunResult(
-                            status=RunStatus.FAILED, error=error, invocation_id=self.invocation_id
-                        )
+                        RunResult(status=RunStatus.FAILED, error=error, invocation_id=self.invocation_id)
                     )
 
     def cancel(

@@ -80,16 +80,19 @@ class Run:
             StorageError: The beginning could not be stored.
         """
         warn_of_blocking("Run.start", "astart")
-        self._lifecycle.consumers.detached = True
-        self._lifecycle.start()
+        self.begin()
         with waiting(self._lifecycle):
             self._lifecycle.wait_admitted()
         return self
 
-    async def astart(self) -> Self:
-        """As `start`, without blocking the event loop."""
+    def begin(self) -> None:
+        """As `start`, but return at once: `state` and `result` tell what becomes of it."""
         self._lifecycle.consumers.detached = True
         self._lifecycle.start()
+
+    async def astart(self) -> Self:
+        """As `start`, without blocking the event loop."""
+        self.begin()
         run = self._lifecycle
         with waiting(run):
             await wait_async(run, lambda: run.admitted or run.result is not None)

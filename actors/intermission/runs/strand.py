@@ -14,11 +14,11 @@ from intermission.kernel.actor import ActorCrashError
 from intermission.kernel.promise import Promise
 from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.kernel.workers import Budget
-from intermission.messages import Append
 from intermission.runs.calls import Blocking, OpenCall, Outcome
 from intermission.runs.current import current_call
 from intermission.runs.environment import Environment
 from intermission.runs.fork import Forked
+from intermission.runs.messages import Append
 from intermission.runs.result import CancelSource
 from intermission.runs.signals import RunOver, RunStopped
 from intermission.runs.together import Together
@@ -92,9 +92,7 @@ class Strand:
         self.environment.run.work.begin(self._piece)
         self._submit(Outcome(), begin=True)
 
-    def store(
-        self, event: Event | None, *, after: Sequence[Record] = (), last: bool = False
-    ) -> Event | None:
+    def store(self, event: Event | None, *, after: Sequence[Record] = (), last: bool = False) -> Event | None:
         """Have the session store what is owed, an event and records, and wait until that is durable.
 
         Raises:

@@ -2,13 +2,12 @@
 
 import logging
 from collections import deque
-from functools import partial
 
 from intermission.errors import SessionBusyError, SessionClosedError
 from intermission.kernel.workers import Budget
 from intermission.keys import SessionKey
-from intermission.messages import AgentDone, Append
 from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.messages import AgentDone, Append
 from intermission.runs.result import CancelSource, RunStatus, Verdict
 from intermission.sessions.batch import Batch, Purpose
 from intermission.sessions.current import Phase
@@ -163,9 +162,7 @@ class SessionActor(RunKeeper):
             self._end_unwritten(run, verdict)
 
     def _is_idle(self) -> bool:
-        return not (
-            self._current or self._waiting or self._changes or self._delete or self._writer.owed
-        )
+        return not (self._current or self._waiting or self._changes or self._delete or self._writer.owed)
 
     def _has_mail(self) -> bool:
         return not self.actor_inbox.empty()

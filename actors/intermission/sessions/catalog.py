@@ -14,7 +14,7 @@ __all__ = ["Sessions"]
 class Sessions:
     """The sessions of one app in one log. `Runner.sessions` is one."""
 
-    def __init__(self, app: str, log: EventLog, directory: Directory) -> None:
+    def __init__(self, app: str, log: EventLog, directory: Directory | None = None) -> None:
         self._directory = directory
         self._app = app
         self._log = log

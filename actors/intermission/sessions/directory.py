@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import pykka
 
 from intermission.errors import OverloadedError, SessionClosedError
-from intermission.keys import SessionKey
 from intermission.kernel.ref import ActorRef
+from intermission.keys import SessionKey
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.result import CancelSource, RunStatus, Verdict
 from intermission.sessions.actor import SessionActor

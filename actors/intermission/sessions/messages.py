@@ -10,7 +10,17 @@ from intermission.sessions.batch import Batch
 from intermission.sessions.view import SessionView
 from intermission_storage import Appended, StorageError
 
-__all__ = ["Delete", "Deleted", "Loaded", "LookAtSlot", "Passivate", "QueueRun", "Retire", "SetState", "Stored"]
+__all__ = [
+    "Delete",
+    "Deleted",
+    "Loaded",
+    "LookAtSlot",
+    "Passivate",
+    "QueueRun",
+    "Retire",
+    "SetState",
+    "Stored",
+]
 
 
 @dataclass(frozen=True, slots=True)

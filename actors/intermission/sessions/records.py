@@ -62,9 +62,7 @@ def cancel_requested(invocation_id: str, verdict: Verdict, time: float) -> Recor
     return Record(Kind.CANCEL_REQUESTED, data)
 
 
-def run_ended(
-    invocation_id: str, verdict: Verdict, time: float, *, open_calls: Iterable[str] = ()
-) -> Record:
+def run_ended(invocation_id: str, verdict: Verdict, time: float, *, open_calls: Iterable[str] = ()) -> Record:
     """A run has ended: the last record of the run, whatever its end."""
     data: dict[str, Any] = {"invocationId": invocation_id, "status": str(verdict.status), "timestamp": time}
     if verdict.reason:

@@ -11,10 +11,10 @@ from intermission.kernel.actor import Actor, ActorCrashError
 from intermission.kernel.promise import Promise
 from intermission.kernel.workers import Budget
 from intermission.keys import SessionKey
-from intermission.messages import AgentDone, Append, Begin, EventStored, RunEnded, RunStarted
 from intermission.runs.agent_actor import AgentActor
 from intermission.runs.environment import Environment
 from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.messages import AgentDone, Append, Begin, EventStored, RunEnded, RunStarted
 from intermission.runs.result import RunResult, RunStatus, Verdict
 from intermission.runs.signals import RunOver
 from intermission.sessions.batch import Batch, Purpose
@@ -226,15 +226,18 @@ class RunKeeper(Actor):
 
     def _show(self, batch: Batch, current: CurrentRun, outcome: Appended) -> None:
         assert self._view is not None
-        self._view.take_in(batch.records, outcome.position)
+        taken_in = self._view.take_in(batch.records, outcome.position)
         current.take_in(batch.records, batch.event)
         event: Event | None = None
         if batch.event is not None:
             current.usage += batch.event.usage or Usage()
-            place = next(n for n, record in enumerate(batch.records) if record.kind == Kind.EVENT)
-            seq = outcome.position - len(batch.records) + 1 + place
-            # From the record: what the consumer or a tool does to its values reaches nobody else.
-            event = replace(event_of(replace(batch.records[place], seq=seq)), shown=batch.event.shown)
+            event = taken_in[0]
+            if not event.is_plain:
+                # What the consumer or a tool does to its values reaches nobody else.
+                record = next(record for record in batch.records if record.kind == Kind.EVENT)
+                event = event_of(replace(record, seq=event.seq or 0))
+            if batch.event.shown:
+                event = replace(event, shown=batch.event.shown)
             current.run.show(event)
             self._host.publish(EventStored(self._key.user_id, self._key.session_id, event))
         if batch.stored is not None:

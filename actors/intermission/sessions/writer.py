@@ -7,7 +7,7 @@ import pykka
 
 from intermission.events import Event, EventActions
 from intermission.keys import SessionKey
-from intermission.messages import Append
+from intermission.runs.messages import Append
 from intermission.runs.result import RunStatus, Verdict
 from intermission.sessions.batch import Batch, Purpose
 from intermission.sessions.current import CurrentRun
