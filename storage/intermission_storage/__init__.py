@@ -35,12 +35,13 @@ from intermission_storage.errors import (
     StorageError,
 )
 from intermission_storage.lmdb_log import LmdbEventLog
-from intermission_storage.log import EventLog
+from intermission_storage.log import BatchOptions, EventLog
 from intermission_storage.memory_log import MemoryEventLog
 from intermission_storage.record import Appended, Claim, Head, IndexEntry, Kind, Owner, Record
 
 __all__ = [
     "Appended",
+    "BatchOptions",
     "Checkable",
     "Claim",
     "ClaimedError",

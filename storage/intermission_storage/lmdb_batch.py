@@ -25,23 +25,30 @@ __all__ = ["Job", "LmdbBatch"]
 
 
 @dataclass(slots=True)
-class Job(Request):
+class Job:
     """A batch of one stream, encoded, on its way to the writer.
 
     Attributes:
         key: The stream's digest.
         owner: Who submits it.
+        rest: All that it asks, if that is more than `expected` and `token`.
         outcome: How it went, once that is known.
     """
 
-    key: bytes = b""
-    records: Sequence[bytes] = ()
+    stream: str
+    expected: int | None
+    token: int | None
+    key: bytes
+    records: Sequence[bytes]
+    owner: PackedOwner
+    done: Done
     index: Sequence[IndexChange] = ()
-    owner: PackedOwner = b""
-    done: Done = lambda _: None
+    rest: Request | None = None
     delete: bool = False
     outcome: Appended | StorageError | None = None
 
+
+_NOTHING_MORE = Request("")
 
 _IsAlive: TypeAlias = Callable[[lmdb.Transaction, PackedOwner], bool]
 
@@ -83,14 +90,15 @@ class LmdbBatch:
         position = self._position(job.key)
         if job.token != (position.token or None) or job.expected not in {None, position.last}:
             self._admit(job, position)
-        elif position.last and not (job.claim or job.release or job.index or job.delete):
+        elif position.last and job.rest is None:
             # Nearly all jobs are this one: the next records of a stream, from whom they may come.
             position.last += len(job.records)
             self._segments.setdefault(job.key, []).extend(job.records)
             return Appended(position.last, job.token)
         if job.delete:
             return Appended(self._delete(job.key), None)
-        if job.claim:
+        request = job.rest or _NOTHING_MORE
+        if request.claim:
             position.token = self._databases.next_number(self._transaction, b"token")
             position.owner = job.owner
             claim = pack_claim(position.token, job.owner)
@@ -99,7 +107,7 @@ class LmdbBatch:
             self._add_records(job, position)
         for change in job.index:
             self._change_index(job.key, change)
-        if job.release and position.token:
+        if request.release and position.token:
             position.token, position.owner = 0, None
             self._transaction.delete(job.key, db=self._databases.claims)
         return Appended(position.last, position.token or None)
@@ -122,7 +130,7 @@ class LmdbBatch:
         owner = position.owner if job.token is None else None
         held = owner is not None and self._is_alive(self._transaction, owner)
         try:
-            admit(job, position, held=held)
+            admit(job.rest or Request(job.stream, job.expected, job.token), position, held=held)
         except HeldError:
             assert owner is not None
             raise ClaimedError(job.stream, unpack_owner(owner)) from None

@@ -6,15 +6,16 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
+from intermission_storage.admission import Request
 from intermission_storage.codec import encode_record
 from intermission_storage.errors import LogClosedError, LogReadOnlyError
 from intermission_storage.lmdb_batch import Job
 from intermission_storage.lmdb_reader import LmdbReader
 from intermission_storage.lmdb_schema import digest, index_change
 from intermission_storage.lmdb_stores import STORES
-from intermission_storage.log import Done, check_batch, waited
+from intermission_storage.log import BatchOptions, Done, check_batch, waited
 from intermission_storage.record import Appended, Head, IndexEntry, Owner, Record
 
 __all__ = ["LmdbEventLog"]
@@ -81,68 +82,34 @@ class LmdbEventLog:
         return self._owner
 
     def submit(
-        self,
-        stream: str,
-        records: Sequence[Record],
-        done: Done,
-        *,
-        expected: int | None = None,
-        token: int | None = None,
-        claim: bool = False,
-        take_over: bool = False,
-        release: bool = False,
-        put: Sequence[IndexEntry] = (),
-        drop: Sequence[IndexEntry] = (),
+        self, stream: str, records: Sequence[Record], done: Done, **options: Unpack[BatchOptions]
     ) -> None:
         """See `EventLog.submit`. `done` is called on the thread that commits."""
         encoded = [encode_record(record) for record in records]
-        key = digest(stream)
-        job = Job(stream, expected, token, claim, take_over, release, key, encoded, (), self._key, done)
-        if claim or take_over or not records:
-            check_batch(job, records, put, drop)
-        if put or drop:
-            gone = [index_change(stream, entry, gone=True) for entry in drop]
-            job.index = [index_change(stream, entry, gone=False) for entry in put] + gone
+        expected, token = options.pop("expected", None), options.pop("token", None)
+        job = Job(stream, expected, token, digest(stream), encoded, self._key, done)
+        if options or not records:
+            job.rest = request = Request(stream, **options)
+            request.expected, request.token = expected, token
+            check_batch(request, records)
+            gone = [index_change(stream, entry, gone=True) for entry in request.drop]
+            job.index = [index_change(stream, entry, gone=False) for entry in request.put] + gone
         self._submit(job)
 
-    def append(
-        self,
-        stream: str,
-        records: Sequence[Record],
-        *,
-        expected: int | None = None,
-        token: int | None = None,
-        claim: bool = False,
-        take_over: bool = False,
-        release: bool = False,
-        put: Sequence[IndexEntry] = (),
-        drop: Sequence[IndexEntry] = (),
-    ) -> Appended:
+    def append(self, stream: str, records: Sequence[Record], **options: Unpack[BatchOptions]) -> Appended:
         """See `EventLog.append`. Not to be called in a `done`: it would wait for its own thread."""
         self._check_waiting()
-        return waited(
-            lambda done: self.submit(
-                stream,
-                records,
-                done,
-                expected=expected,
-                token=token,
-                claim=claim,
-                take_over=take_over,
-                release=release,
-                put=put,
-                drop=drop,
-            )
-        )
+        return waited(lambda done: self.submit(stream, records, done, **options))
 
     def delete(self, stream: str, *, token: int | None = None, take_over: bool = False) -> bool:
         """See `EventLog.delete`."""
         self._check_waiting()
-        job = Job(stream, token=token, take_over=take_over, key=digest(stream), delete=True)
+        request = Request(stream, token=token, take_over=take_over)
 
         def submit(done: Done) -> None:
-            job.done = done
-            self._submit(job)
+            self._submit(
+                Job(stream, None, token, digest(stream), (), self._key, done, rest=request, delete=True)
+            )
 
         return waited(submit).position > 0
 
