@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from intermission_storage.errors import ConflictError, StaleClaimError
 from intermission_storage.record import IndexEntry
 
-__all__ = ["HeldError", "Position", "Request", "admit"]
+__all__ = ["HeldError", "Position", "Request", "admit", "token_after"]
 
 OwnerT = TypeVar("OwnerT")
 
@@ -63,3 +63,14 @@ def admit(request: Request, position: Position[OwnerT], *, held: bool) -> None:
         raise HeldError
     if request.expected is not None and request.expected != position.last:
         raise ConflictError(request.stream, expected=request.expected, actual=position.last)
+
+
+def token_after(request: Request, position: Position[OwnerT]) -> int | None:
+    """Return the token to tell of an admitted batch, once it is done: that under which the stream is held.
+
+    A batch without one was admitted because nobody holds the stream; what is left there of an owner that has
+    died is nobody's claim.
+    """
+    if request.claim or request.token is not None:
+        return position.token or None
+    return None

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import lmdb
 
-from intermission_storage.admission import HeldError, Position, Request, admit
+from intermission_storage.admission import HeldError, Position, Request, admit, token_after
 from intermission_storage.codec import encode_segment
 from intermission_storage.errors import ClaimedError, StorageError
 from intermission_storage.lmdb_schema import (
@@ -47,8 +47,6 @@ class Job:
     delete: bool = False
     outcome: Appended | StorageError | None = None
 
-
-_NOTHING_MORE = Request("")
 
 _IsAlive: TypeAlias = Callable[[lmdb.Transaction, PackedOwner], bool]
 
@@ -97,11 +95,11 @@ class LmdbBatch:
             return Appended(position.last, job.token)
         if job.delete:
             return Appended(self._delete(job.key), None)
-        request = job.rest or _NOTHING_MORE
+        request = job.rest or Request(job.stream, job.expected, job.token)
         if request.claim:
             position.token = self._databases.next_number(self._transaction, b"token")
             position.owner = job.owner
-            claim = pack_claim(position.token, job.owner)
+            claim = pack_claim(job.key, position.token, job.owner)
             self._transaction.put(job.key, claim, db=self._databases.claims)
         if job.records:
             self._add_records(job, position)
@@ -110,7 +108,7 @@ class LmdbBatch:
         if request.release and position.token:
             position.token, position.owner = 0, None
             self._transaction.delete(job.key, db=self._databases.claims)
-        return Appended(position.last, position.token or None)
+        return Appended(position.last, token_after(request, position))
 
     def finish(self) -> None:
         """Write the records."""

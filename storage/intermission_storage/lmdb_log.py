@@ -46,7 +46,7 @@ class LmdbEventLog:
         LogReadOnlyError: The directory cannot be written, and `read_only` was not given.
         LogForkedError: This process is a fork of one that has opened the log.
         StorageError: The log cannot be opened.
-        ValueError: It is open in this process with another `sync`.
+        ValueError: It is open in this process with another `sync` or `max_size`.
     """
 
     def __init__(

@@ -47,6 +47,7 @@ class LmdbStore:
         self, path: Path, *, sync: bool, map_size: int, max_size: int | None, read_only: bool
     ) -> None:
         self.sync = sync
+        self.max_size = max_size
         self.environment = LmdbEnvironment(
             path, map_size=map_size, max_size=max_size, sync=sync, read_only=read_only
         )
@@ -136,15 +137,13 @@ class LmdbStore:
         try:
             self._commit_together(jobs)
         except BaseException as error:  # noqa: BLE001 - it is reported to each job, and the thread goes on
-            streams = dict.fromkeys(job.key for job in jobs)  # in their order
-            if len(streams) == 1:
-                for job in jobs:
-                    job.outcome = error if isinstance(error, StorageError) else _unexpected(error)
-            else:
-                # One stream's bad batch must not fail the others': each gets a transaction of its own.
-                for key in streams:
-                    self._commit([job for job in jobs if job.key == key])
+            if len(jobs) > 1:
+                # One bad batch must not fail the others: each stream gets a transaction of its own, and if
+                # that fails, each batch.
+                for part in _parts(jobs):
+                    self._commit(part)
                 return
+            jobs[0].outcome = error if isinstance(error, StorageError) else _unexpected(error)
         self.commits.notify()
         for job in jobs:
             assert job.outcome is not None
@@ -198,6 +197,14 @@ class Commits:
         """Return when there were more than `count`, or after `timeout` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._count != count, timeout)
+
+
+def _parts(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Return the jobs stream by stream, in their order, or one by one if they are of one stream."""
+    streams: dict[bytes, list[Job]] = {}
+    for job in jobs:
+        streams.setdefault(job.key, []).append(job)
+    return list(streams.values()) if len(streams) > 1 else [[job] for job in jobs]
 
 
 def _unexpected(error: BaseException) -> StorageError:

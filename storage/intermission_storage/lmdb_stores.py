@@ -28,7 +28,7 @@ class Stores:
 
         Raises:
             StorageError: It cannot be opened; see `LmdbEventLog`.
-            ValueError: It is open with another `sync`.
+            ValueError: It is open with another `sync` or `max_size`.
         """
         key = os.path.realpath(path)
         with self._lock:
@@ -47,6 +47,10 @@ class Stores:
                 )
             if not read_only and store.sync != sync:
                 raise ValueError(f"{path} is open in this process with sync={store.sync}, not sync={sync}")
+            if not read_only and store.max_size != max_size:
+                raise ValueError(
+                    f"{path} is open in this process with max_size={store.max_size}, not max_size={max_size}"
+                )
             self._users[key] += 1
             return store
 

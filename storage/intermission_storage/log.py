@@ -9,7 +9,7 @@ from intermission_storage.admission import Request
 from intermission_storage.errors import StorageError
 from intermission_storage.record import Appended, Head, IndexEntry, Owner, Record
 
-__all__ = ["BatchOptions", "Done", "EventLog", "check_batch", "check_page", "waited"]
+__all__ = ["BatchOptions", "Done", "EventLog", "check_batch", "check_index_key", "check_page", "waited"]
 
 Done: TypeAlias = Callable[[Appended | StorageError], None]
 """What `EventLog.submit` calls when a commit is durable or refused."""
@@ -76,7 +76,8 @@ class EventLog(Protocol):
             EncodingError: A value would not come back equal. `done` is not called.
             LogClosedError: The log is closed. `done` is not called.
             LogReadOnlyError: The log is open for reading only. `done` is not called.
-            ValueError: There is nothing to do, or `claim` comes with a `token`. `done` is not called.
+            ValueError: There is nothing to do, `claim` comes with a `token`, or the key of an index entry has
+                more than 16 texts. `done` is not called.
         """
         ...
 
@@ -153,6 +154,9 @@ class EventLog(Protocol):
             prefix: The first texts of the key.
             after: Go on behind this entry of an earlier page, which may be gone meanwhile.
             limit: At most so many.
+
+        Raises:
+            ValueError: `limit` is negative, or a key has more than 16 texts.
         """
         ...
 
@@ -170,6 +174,7 @@ class EventLog(Protocol):
     ) -> None: ...
 
 
+_MAX_KEY_TEXTS = 16  # of an index key; on LMDB, with two digests before it, 288 bytes of 511
 _TOO_MANY = 2**62
 
 
@@ -202,6 +207,16 @@ def check_batch(request: Request, records: Sequence[Record]) -> None:
             raise ValueError("a claim comes with a record")
     elif request.take_over:
         raise ValueError("take_over goes with claim")
+
+
+def check_index_key(index: str, key: Sequence[str]) -> None:
+    """Refuse the key of an index entry, or its first texts, if a store might have no room for it.
+
+    Raises:
+        ValueError: It has too many texts.
+    """
+    if len(key) > _MAX_KEY_TEXTS:
+        raise ValueError(f"a key of index {index!r} has {len(key)} texts, more than {_MAX_KEY_TEXTS} texts")
 
 
 def waited(submit: Callable[[Done], None]) -> Appended:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, Unpack
 
-from intermission_storage.admission import HeldError, Position, Request, admit
+from intermission_storage.admission import HeldError, Position, Request, admit, token_after
 from intermission_storage.codec import (
     decode_segment,
     decode_value,
@@ -20,7 +20,7 @@ from intermission_storage.codec import (
     encode_value,
 )
 from intermission_storage.errors import ClaimedError, LogClosedError, StorageError
-from intermission_storage.log import BatchOptions, Done, check_batch, check_page, waited
+from intermission_storage.log import BatchOptions, Done, check_batch, check_index_key, check_page, waited
 from intermission_storage.record import Appended, Claim, Head, IndexEntry, Owner, Record
 
 __all__ = ["MemoryEventLog"]
@@ -75,6 +75,8 @@ class MemoryEventLog:
         """See `EventLog.submit`. `done` is called before this returns; "durable" means: in memory."""
         request = Request(stream, **options)
         check_batch(request, records)
+        for entry in (*request.put, *request.drop):
+            check_index_key(entry.index, entry.key)
         encoded = [encode_record(record) for record in records]
         values = [encode_value({"value": entry.value}) for entry in request.put]
         with self._store.changed:
@@ -151,6 +153,8 @@ class MemoryEventLog:
         """See `EventLog.index`."""
         check_page(0, limit)
         below = tuple(prefix)
+        check_index_key(index, below)
+        check_index_key(index, () if after is None else after.key)
         with self._store.changed:
             self._check_open()
             found = sorted(item for item in self._store.index.items() if item[0][0] == index)
@@ -194,7 +198,7 @@ class MemoryEventLog:
                 del self._store.index[entry.index, entry.key]
         if request.release:
             position.token, position.owner = 0, None
-        return Appended(position.last, position.token or None)
+        return Appended(position.last, token_after(request, position))
 
     def _put(self, stream: str, key: _IndexKey, value: bytes) -> None:
         before = self._store.index.get(key)

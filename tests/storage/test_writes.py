@@ -259,6 +259,21 @@ def test_a_batch_that_is_refused_fails_no_other_that_waits_with_it(log: LmdbEven
     assert sorted(log.streams()) == ["a", "b", "gate", "last"]
 
 
+def test_a_batch_that_cannot_be_written_fails_no_other_of_its_stream(path: Path) -> None:
+    outcomes = Outcomes()
+    with LmdbEventLog(path, max_size=1 << 20) as log:
+        gate = hold(log)
+        log.submit("a", [event("first")], outcomes.of("first"))
+        log.submit("a", [event("x" * (2 << 20))], outcomes.of("too large"))
+        log.submit("a", [event("second")], outcomes.of("second"))
+        log.submit("b", [event("other")], outcomes.of("other"))
+        gate.open()
+        log.append("last", [event()])
+        assert outcomes.errors() == {"too large": "LogFullError"}
+        assert [record.data["value"] for record in log.read("a")] == ["first", "second"]
+        assert [record.data["value"] for record in log.read("b")] == ["other"]
+
+
 def test_everything_submitted_before_the_close_is_committed_and_reported(path: Path) -> None:
     outcomes = Outcomes()
     log = LmdbEventLog(path)
