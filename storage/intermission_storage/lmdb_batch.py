@@ -19,9 +19,18 @@ from intermission_storage.lmdb_schema import (
     unpack_owner,
 )
 from intermission_storage.log import Done
-from intermission_storage.record import Appended
+from intermission_storage.record import Appended, Owner
 
-__all__ = ["Job", "LmdbBatch"]
+__all__ = ["Job", "LmdbBatch", "OpenOwner"]
+
+
+@dataclass(slots=True)
+class OpenOwner:
+    """An opened log as an owner: as bytes, as its user sees it, and whether it takes jobs no more."""
+
+    packed: PackedOwner
+    owner: Owner
+    closed: bool = False
 
 
 @dataclass(slots=True)
@@ -40,7 +49,7 @@ class Job:
     token: int | None
     key: bytes
     records: Sequence[bytes]
-    owner: PackedOwner
+    owner: OpenOwner
     done: Done
     index: Sequence[IndexChange] = ()
     rest: Request | None = None
@@ -98,8 +107,8 @@ class LmdbBatch:
         request = job.rest or Request(job.stream, job.expected, job.token)
         if request.claim:
             position.token = self._databases.next_number(self._transaction, b"token")
-            position.owner = job.owner
-            claim = pack_claim(job.key, position.token, job.owner)
+            position.owner = job.owner.packed
+            claim = pack_claim(job.key, position.token, job.owner.packed)
             self._transaction.put(job.key, claim, db=self._databases.claims)
         if job.records:
             self._add_records(job, position)

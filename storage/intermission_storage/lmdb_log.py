@@ -11,7 +11,7 @@ from typing import Self, Unpack
 from intermission_storage.admission import Request
 from intermission_storage.codec import encode_record
 from intermission_storage.errors import LogClosedError, LogReadOnlyError
-from intermission_storage.lmdb_batch import Job
+from intermission_storage.lmdb_batch import Job, OpenOwner
 from intermission_storage.lmdb_reader import LmdbReader
 from intermission_storage.lmdb_schema import digest, index_change
 from intermission_storage.lmdb_stores import STORES
@@ -64,14 +64,13 @@ class LmdbEventLog:
             self.path, sync=sync, map_size=map_size, max_size=max_size, read_only=read_only
         )
         self._reader = LmdbReader(self._store)
-        self._lock = threading.Lock()
         self._closing = threading.RLock()  # a second closer returns when the first has closed
         self._closed = False
         self._done = False
         try:
             # A reader claims nothing. Its process is asked for now, for the importing one may have forked.
-            nobody = b"", Owner("reader", os.getpid(), "")
-            self._key, self._owner = nobody if read_only else self._store.open_owner()
+            nobody = OpenOwner(b"", Owner("reader", os.getpid(), ""))
+            self._opened = nobody if read_only else self._store.open_owner()
         except BaseException:
             STORES.give_back(self._store)
             raise
@@ -79,7 +78,7 @@ class LmdbEventLog:
     @property
     def owner(self) -> Owner:
         """See `EventLog.owner`."""
-        return self._owner
+        return self._opened.owner
 
     def submit(
         self, stream: str, records: Sequence[Record], done: Done, **options: Unpack[BatchOptions]
@@ -87,7 +86,7 @@ class LmdbEventLog:
         """See `EventLog.submit`. `done` is called on the thread that commits."""
         encoded = [encode_record(record) for record in records]
         expected, token = options.pop("expected", None), options.pop("token", None)
-        job = Job(stream, expected, token, digest(stream), encoded, self._key, done)
+        job = Job(stream, expected, token, digest(stream), encoded, self._opened, done)
         if options or not records:
             job.rest = request = Request(stream, **options)
             request.expected, request.token = expected, token
@@ -108,7 +107,7 @@ class LmdbEventLog:
 
         def submit(done: Done) -> None:
             self._submit(
-                Job(stream, None, token, digest(stream), (), self._key, done, rest=request, delete=True)
+                Job(stream, None, token, digest(stream), (), self._opened, done, rest=request, delete=True)
             )
 
         return waited(submit).position > 0
@@ -168,13 +167,12 @@ class LmdbEventLog:
             return
         self._check_waiting()
         with self._closing:
-            with self._lock:
-                self._closed = True
+            self._closed = True
             # Each step can be done again: a signal handler may close inside this close, or raise out of it.
             if not (self._read_only or self._done):
-                self._store.writer.flush()
+                self._store.finish_owner(self._opened)
             if not (self._read_only or self._done):
-                self._store.close_owner(self._key)
+                self._store.close_owner(self._opened)
             if not self._done:
                 STORES.give_back(self._store)
                 self._done = True
@@ -194,10 +192,12 @@ class LmdbEventLog:
             raise LogReadOnlyError(f"the event log {self.path} is open for reading only; nothing was written")
         writer = self._store.writer
         writer.make_room()
-        with self._lock:  # so that nothing comes after what `close` waits for
-            if self._closed:
-                self._check_open()
-            writer.submit(job)
+        if self._closed:
+            self._check_open()
+        # If it is closed just here, the writer commits the job or refuses it, before or after what `close`
+        # waits for. No lock makes the two steps one: a signal handler could not close the log under it.
+        size = sum(map(len, job.records)) + sum(len(change.value or b"") for change in job.index)
+        writer.submit(job, size)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -1,6 +1,5 @@
 """`EventLog`: what the runtime asks of a store. It assumes no LMDB and no single machine."""
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias, TypedDict, Unpack
@@ -8,6 +7,7 @@ from typing import Protocol, Self, TypeAlias, TypedDict, Unpack
 from intermission_storage.admission import Request
 from intermission_storage.errors import StorageError
 from intermission_storage.record import Appended, Head, IndexEntry, Owner, Record
+from intermission_storage.wakeup import Latch
 
 __all__ = ["BatchOptions", "Done", "EventLog", "check_batch", "check_index_key", "check_page", "waited"]
 
@@ -74,7 +74,8 @@ class EventLog(Protocol):
 
         Raises:
             EncodingError: A value would not come back equal. `done` is not called.
-            LogClosedError: The log is closed. `done` is not called.
+            LogClosedError: The log is closed. `done` is not called; it may be called with this error if the
+                log is closed during the call.
             LogReadOnlyError: The log is open for reading only. `done` is not called.
             ValueError: There is nothing to do, `claim` comes with a `token`, or the key of an index entry has
                 more than 16 texts. `done` is not called.
@@ -221,12 +222,12 @@ def check_index_key(index: str, key: Sequence[str]) -> None:
 
 def waited(submit: Callable[[Done], None]) -> Appended:
     """Submit with a `done` that this call waits for, and return or raise how it went."""
-    answered = threading.Event()
+    answered = Latch()
     outcomes: list[Appended | StorageError] = []
 
     def done(outcome: Appended | StorageError) -> None:
         outcomes.append(outcome)
-        answered.set()
+        answered.open()
 
     submit(done)
     answered.wait()

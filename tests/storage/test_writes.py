@@ -21,6 +21,7 @@ from intermission_storage import (
 )
 from intermission_storage.lmdb_stores import STORES
 
+WAITING_BYTES = 64 << 20  # and so many bytes of them
 WAITING = 4096  # batches may wait for the thread that commits; the next submitter waits for room
 
 
@@ -195,6 +196,35 @@ def test_submitters_wait_while_the_queue_is_full_and_go_on_when_it_is_not(log: L
     assert log.append("s", [event(count)]).position == count + 1
     assert list(outcomes.all) == list(range(count))
     assert [record.data["value"] for record in log.read("s")] == list(range(count + 1))
+
+
+@pytest.mark.scenario("E10")
+def test_submitters_wait_while_many_bytes_wait_and_a_batch_of_more_passes_alone(log: LmdbEventLog) -> None:
+    large, larger = bytes(4 << 20), bytes(WAITING_BYTES + 1)
+    count = 2 * WAITING_BYTES // len(large)
+    submitted: list[int] = []
+    outcomes = Outcomes()
+
+    def submit() -> None:
+        for number in range(count):
+            log.submit("s", [event(large)], outcomes.of(number))
+            submitted.append(number)
+
+    gate = hold(log)
+    thread = threading.Thread(target=submit)
+    thread.start()
+    try:
+        wait_until_blocked(thread)
+        assert sum(len(large) for _ in submitted) <= WAITING_BYTES
+        assert len(submitted) > 1
+    finally:
+        gate.open()
+        thread.join(60)
+    gate = hold(log)
+    log.submit("s", [event(larger)], outcomes.of("larger"))
+    gate.open()
+    assert log.append("s", [event()]).position == count + 2
+    assert list(outcomes.all) == [*range(count), "larger"]
 
 
 @pytest.mark.scenario("E10")
