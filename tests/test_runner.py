@@ -26,9 +26,8 @@ from intermission import (
 from intermission.keys import SessionKey
 from intermission.runs.lifecycle import Lifecycle
 from intermission.sessions.directory import Directory
-from intermission.testing import Gate, ScriptedModel, calls, text
+from intermission.testing import FaultyLog, Gate, ScriptedModel, calls, text
 from intermission_storage import LmdbEventLog, LogClosedError, MemoryEventLog
-from logs import WatchedLog
 
 
 def test_leaving_the_log_out_is_an_error_that_offers_both_kinds() -> None:
@@ -222,7 +221,7 @@ def test_a_process_that_ends_without_close_neither_hangs_nor_loses_what_was_show
     program = f"""
 import threading
 from intermission import App, LlmAgent, Runner
-from intermission.testing import Gate, ScriptedModel, calls, text
+from intermission.testing import FaultyLog, Gate, ScriptedModel, calls, text
 
 def look() -> str:
     return "seen"
@@ -252,7 +251,7 @@ logging.getLogger("intermission.sessions").error("nobody asked")
 
 
 def test_close_inside_close_is_one_close() -> None:
-    log = WatchedLog()
+    log = FaultyLog()
     runner = Runner(app_with(ScriptedModel("Hello")), log=log)
     end = log.hold("run_ended")
     run = runner.run(**KEY, message="hi").start()
@@ -311,7 +310,7 @@ def test_a_run_that_is_handed_over_twice_runs_once() -> None:
 
 
 def test_waiting_for_a_result_is_bounded_even_if_the_start_is_not() -> None:
-    log = WatchedLog()
+    log = FaultyLog()
     beginning = log.hold("event")
     with Runner(app_with(ScriptedModel("Hello")), log=log) as runner:
         run = runner.run(**KEY, message="hi")
@@ -356,7 +355,7 @@ def test_a_fork_cannot_use_its_parents_runner_and_is_told_so(tmp_path: Path) -> 
     program = f"""
 import os
 from intermission import App, LlmAgent, Runner, SessionClosedError
-from intermission.testing import ScriptedModel
+from intermission.testing import FaultyLog, ScriptedModel
 
 runner = Runner(App("app", LlmAgent("agent", ScriptedModel(default="ok"))), log={str(tmp_path / "log")!r})
 print(runner.run(user_id="u", session_id="s", message="a").answer(), flush=True)

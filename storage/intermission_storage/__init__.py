@@ -11,6 +11,7 @@ lmdb_log.py          LmdbEventLog: on disk
   lmdb_store.py        what the logs of one path share
   group_writer.py      the thread that commits what waits together
   lmdb_batch.py        what one transaction does
+  wakeup.py            waiting without a lock that a signal handler could find held
   lmdb_reader.py       everything that is read
   lmdb_environment.py  growth, forks, errors of LMDB
   lmdb_gate.py         no transaction while the map changes
@@ -35,12 +36,13 @@ from intermission_storage.errors import (
     StorageError,
 )
 from intermission_storage.lmdb_log import LmdbEventLog
-from intermission_storage.log import EventLog
+from intermission_storage.log import BatchOptions, EventLog
 from intermission_storage.memory_log import MemoryEventLog
 from intermission_storage.record import Appended, Claim, Head, IndexEntry, Kind, Owner, Record
 
 __all__ = [
     "Appended",
+    "BatchOptions",
     "Checkable",
     "Claim",
     "ClaimedError",

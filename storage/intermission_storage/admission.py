@@ -1,11 +1,13 @@
 """Whether a batch may be committed to a stream: the rules of claims and positions, the same for every log."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from intermission_storage.errors import ConflictError, StaleClaimError
+from intermission_storage.record import IndexEntry
 
-__all__ = ["HeldError", "Position", "Request", "admit"]
+__all__ = ["HeldError", "Position", "Request", "admit", "token_after"]
 
 OwnerT = TypeVar("OwnerT")
 
@@ -21,9 +23,9 @@ class Position(Generic[OwnerT]):
 
 @dataclass(slots=True)
 class Request:
-    """What a batch asks of its stream. See `EventLog.submit`.
+    """What a batch asks of its stream: `BatchOptions` with what stands for those that were left out.
 
-    Not frozen, nor is `Position`: one is made for each append, and a frozen one takes three times as long.
+    Not frozen, nor is `Position`: many are made, and a frozen one takes three times as long.
     """
 
     stream: str
@@ -32,6 +34,8 @@ class Request:
     claim: bool = False
     take_over: bool = False
     release: bool = False
+    put: Sequence[IndexEntry] = ()
+    drop: Sequence[IndexEntry] = ()
 
 
 class HeldError(Exception):
@@ -59,3 +63,14 @@ def admit(request: Request, position: Position[OwnerT], *, held: bool) -> None:
         raise HeldError
     if request.expected is not None and request.expected != position.last:
         raise ConflictError(request.stream, expected=request.expected, actual=position.last)
+
+
+def token_after(request: Request, position: Position[OwnerT]) -> int | None:
+    """Return the token to tell of an admitted batch, once it is done: that under which the stream is held.
+
+    A batch without one was admitted because nobody holds the stream; what is left there of an owner that has
+    died is nobody's claim.
+    """
+    if request.claim or request.token is not None:
+        return position.token or None
+    return None

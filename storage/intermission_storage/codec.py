@@ -15,7 +15,16 @@ import msgpack
 from intermission_storage.errors import EncodingError, LogCorruptError, LogVersionError
 from intermission_storage.record import Kind, Record
 
-__all__ = ["VERSION", "decode_segment", "decode_value", "encode_record", "encode_segment", "encode_value"]
+__all__ = [
+    "VERSION",
+    "decode_segment",
+    "decode_value",
+    "encode_record",
+    "encode_segment",
+    "encode_value",
+    "seal",
+    "unseal",
+]
 
 VERSION = 1
 _VERSION_BYTE = bytes([VERSION])
@@ -76,7 +85,7 @@ def encode_value(value: Mapping[str, Any]) -> bytes:
     Raises:
         EncodingError: A value would not come back equal; the error names the path to it.
     """
-    return _seal(_pack(value, value))
+    return seal(_pack(value, value))
 
 
 def encode_segment(records: Sequence[bytes]) -> bytes:
@@ -84,7 +93,7 @@ def encode_segment(records: Sequence[bytes]) -> bytes:
     if len(records) == 1:
         record = records[0]
         return _SEAL_OF_ONE.pack(VERSION, zlib.crc32(record, _CRC_OF_ONE), _ARRAY_OF_ONE) + record
-    return _seal(msgpack.Packer().pack_array_header(len(records)) + b"".join(records))
+    return seal(msgpack.Packer().pack_array_header(len(records)) + b"".join(records))
 
 
 def decode_segment(raw: bytes, last: int) -> list[Record]:
@@ -95,7 +104,7 @@ def decode_segment(raw: bytes, last: int) -> list[Record]:
         LogCorruptError: The bytes are not what `encode_segment` wrote.
     """
     where = f"the segment that ends at record {last}"
-    found = _unseal(raw, where)
+    found = _unpacked(raw, where)
     if not (isinstance(found, list) and found):
         raise LogCorruptError(f"{where} cannot be decoded: it holds no records")
     return _records(cast(Any, found), last)
@@ -108,7 +117,7 @@ def decode_value(raw: bytes) -> dict[str, Any]:
         LogVersionError: A newer version wrote it.
         LogCorruptError: The bytes are not what `encode_value` wrote.
     """
-    found = _unseal(raw, "an index entry")
+    found = _unpacked(raw, "an index entry")
     if not isinstance(found, dict):
         raise LogCorruptError("an index entry cannot be decoded: it holds no value")
     return cast("dict[str, Any]", found)
@@ -156,18 +165,31 @@ def _pack_carefully(value: object, data: Any) -> bytes:
     raise EncodingError("data", "holds a value that does not come back equal")
 
 
-def _seal(body: bytes) -> bytes:
-    return _VERSION_BYTE + zlib.crc32(body).to_bytes(4, "big") + body
+def seal(body: bytes, *, key: bytes = b"") -> bytes:
+    """Return bytes behind the version byte and their checksum, which is that of `key`, too."""
+    return _VERSION_BYTE + zlib.crc32(body, zlib.crc32(key)).to_bytes(4, "big") + body
 
 
-def _unseal(raw: bytes, where: str) -> object:
+def unseal(raw: bytes, where: str, *, key: bytes = b"") -> bytes:
+    """Read `seal`; `where` says in an error what it is.
+
+    Raises:
+        LogVersionError: A newer version wrote it.
+        LogCorruptError: The bytes are not what `seal` wrote under that key.
+    """
     if raw[:1] and raw[0] > VERSION:
         raise LogVersionError(
             f"{where} has format version {raw[0]}, this library reads up to {VERSION}: upgrade it."
         )
     body = raw[_PREFIX:]
-    if len(raw) <= _PREFIX or raw[0] != VERSION or zlib.crc32(body) != int.from_bytes(raw[1:_PREFIX], "big"):
+    found = int.from_bytes(raw[1:_PREFIX], "big")
+    if len(raw) <= _PREFIX or raw[0] != VERSION or zlib.crc32(body, zlib.crc32(key)) != found:
         raise LogCorruptError(f"{where} is damaged: its checksum is wrong")
+    return body
+
+
+def _unpacked(raw: bytes, where: str) -> object:
+    body = unseal(raw, where)
     try:
         return cast(object, msgpack.unpackb(body, strict_map_key=True))
     except Exception as error:

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import lmdb
 
-from intermission_storage.admission import HeldError, Position, Request, admit
+from intermission_storage.admission import HeldError, Position, Request, admit, token_after
 from intermission_storage.codec import encode_segment
 from intermission_storage.errors import ClaimedError, StorageError
 from intermission_storage.lmdb_schema import (
@@ -19,26 +19,40 @@ from intermission_storage.lmdb_schema import (
     unpack_owner,
 )
 from intermission_storage.log import Done
-from intermission_storage.record import Appended
+from intermission_storage.record import Appended, Owner
 
-__all__ = ["Job", "LmdbBatch"]
+__all__ = ["Job", "LmdbBatch", "OpenOwner"]
 
 
 @dataclass(slots=True)
-class Job(Request):
+class OpenOwner:
+    """An opened log as an owner: as bytes, as its user sees it, and whether it takes jobs no more."""
+
+    packed: PackedOwner
+    owner: Owner
+    closed: bool = False
+
+
+@dataclass(slots=True)
+class Job:
     """A batch of one stream, encoded, on its way to the writer.
 
     Attributes:
         key: The stream's digest.
         owner: Who submits it.
+        rest: All that it asks, if that is more than `expected` and `token`.
         outcome: How it went, once that is known.
     """
 
-    key: bytes = b""
-    records: Sequence[bytes] = ()
+    stream: str
+    expected: int | None
+    token: int | None
+    key: bytes
+    records: Sequence[bytes]
+    owner: OpenOwner
+    done: Done
     index: Sequence[IndexChange] = ()
-    owner: PackedOwner = b""
-    done: Done = lambda _: None
+    rest: Request | None = None
     delete: bool = False
     outcome: Appended | StorageError | None = None
 
@@ -83,26 +97,27 @@ class LmdbBatch:
         position = self._position(job.key)
         if job.token != (position.token or None) or job.expected not in {None, position.last}:
             self._admit(job, position)
-        elif position.last and not (job.claim or job.release or job.index or job.delete):
+        elif position.last and job.rest is None:
             # Nearly all jobs are this one: the next records of a stream, from whom they may come.
             position.last += len(job.records)
             self._segments.setdefault(job.key, []).extend(job.records)
             return Appended(position.last, job.token)
         if job.delete:
             return Appended(self._delete(job.key), None)
-        if job.claim:
+        request = job.rest or Request(job.stream, job.expected, job.token)
+        if request.claim:
             position.token = self._databases.next_number(self._transaction, b"token")
-            position.owner = job.owner
-            claim = pack_claim(position.token, job.owner)
+            position.owner = job.owner.packed
+            claim = pack_claim(job.key, position.token, job.owner.packed)
             self._transaction.put(job.key, claim, db=self._databases.claims)
         if job.records:
             self._add_records(job, position)
         for change in job.index:
             self._change_index(job.key, change)
-        if job.release and position.token:
+        if request.release and position.token:
             position.token, position.owner = 0, None
             self._transaction.delete(job.key, db=self._databases.claims)
-        return Appended(position.last, position.token or None)
+        return Appended(position.last, token_after(request, position))
 
     def finish(self) -> None:
         """Write the records."""
@@ -122,7 +137,7 @@ class LmdbBatch:
         owner = position.owner if job.token is None else None
         held = owner is not None and self._is_alive(self._transaction, owner)
         try:
-            admit(job, position, held=held)
+            admit(job.rest or Request(job.stream, job.expected, job.token), position, held=held)
         except HeldError:
             assert owner is not None
             raise ClaimedError(job.stream, unpack_owner(owner)) from None

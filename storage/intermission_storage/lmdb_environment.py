@@ -255,6 +255,8 @@ class LmdbEnvironment:
 
     def _translated(self, error: lmdb.Error) -> StorageError:
         match error:
+            case _ if self._closed:  # by a signal handler, under this thread's transaction
+                return LogClosedError(f"the event log {self.path} was closed")
             case lmdb.InvalidError() | lmdb.VersionMismatchError() | lmdb.CorruptedError():
                 return LogCorruptError(f"{self.path} is no event log, or is damaged: {error}")
             case lmdb.NotFoundError() | lmdb.IncompatibleError():  # databases that should be there

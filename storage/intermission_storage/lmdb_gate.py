@@ -4,6 +4,8 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from intermission_storage.wakeup import Wakeup
+
 __all__ = ["TransactionGate"]
 
 
@@ -12,46 +14,46 @@ class TransactionGate:
 
     LMDB's map may be resized only while the process has no transaction open; to do it under one is a crash,
     not an exception. The same holds for closing it. Who waits to be alone goes before new transactions.
+
+    Who enters says so before looking whether somebody is alone, and who will be alone says so before looking
+    who is inside, so one of them sees the other; no lock has to be held over the two steps, which a signal
+    handler that closes the log might find held.
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
         # By thread: an exception of a signal handler can come between a transaction and its end, and a thread
         # that comes again, or asks to be alone, is no longer in the one before.
         self._inside: set[int] = set()
-        self._waiting_alone = 0
-        self._alone = False
+        self._waiting_alone: set[object] = set()
+        self._alone = threading.RLock()
+        self._changed = Wakeup()
 
     def enter(self) -> None:
         """Go inside with other transactions; never twice in one thread. `leave` must follow."""
-        with self._changed:
-            while self._alone or self._waiting_alone:
-                self._changed.wait()
-            self._inside.add(threading.get_ident())
+        me = threading.get_ident()
+        self._inside.add(me)
+        while self._waiting_alone:
+            self._inside.discard(me)
+            self._changed.wake()
+            self._changed.wait_until(lambda: not self._waiting_alone)
+            self._inside.add(me)
 
     def leave(self) -> None:
         """Undo `enter`."""
-        with self._changed:
-            self._inside.discard(threading.get_ident())
-            if not self._inside:
-                self._changed.notify_all()
+        self._inside.discard(threading.get_ident())
+        if self._waiting_alone:
+            self._changed.wake()
 
     @contextmanager
     def alone(self) -> Generator[None]:
         """Be inside with nobody else."""
-        with self._changed:
-            self._waiting_alone += 1
-            try:
-                self._inside.discard(threading.get_ident())
-                while self._alone or self._inside:
-                    self._changed.wait()
-                self._alone = True
-            finally:
-                self._waiting_alone -= 1
-                self._changed.notify_all()
+        waiting = object()
         try:
-            yield
+            self._waiting_alone.add(waiting)
+            self._inside.discard(threading.get_ident())
+            with self._alone:
+                self._changed.wait_until(lambda: not self._inside)
+                yield
         finally:
-            with self._changed:
-                self._alone = False
-                self._changed.notify_all()
+            self._waiting_alone.discard(waiting)
+            self._changed.wake()

@@ -6,15 +6,16 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
+from intermission_storage.admission import Request
 from intermission_storage.codec import encode_record
 from intermission_storage.errors import LogClosedError, LogReadOnlyError
-from intermission_storage.lmdb_batch import Job
+from intermission_storage.lmdb_batch import Job, OpenOwner
 from intermission_storage.lmdb_reader import LmdbReader
 from intermission_storage.lmdb_schema import digest, index_change
 from intermission_storage.lmdb_stores import STORES
-from intermission_storage.log import Done, check_batch, waited
+from intermission_storage.log import BatchOptions, Done, check_batch, waited
 from intermission_storage.record import Appended, Head, IndexEntry, Owner, Record
 
 __all__ = ["LmdbEventLog"]
@@ -45,7 +46,7 @@ class LmdbEventLog:
         LogReadOnlyError: The directory cannot be written, and `read_only` was not given.
         LogForkedError: This process is a fork of one that has opened the log.
         StorageError: The log cannot be opened.
-        ValueError: It is open in this process with another `sync`.
+        ValueError: It is open in this process with another `sync` or `max_size`.
     """
 
     def __init__(
@@ -63,14 +64,13 @@ class LmdbEventLog:
             self.path, sync=sync, map_size=map_size, max_size=max_size, read_only=read_only
         )
         self._reader = LmdbReader(self._store)
-        self._lock = threading.Lock()
         self._closing = threading.RLock()  # a second closer returns when the first has closed
         self._closed = False
         self._done = False
         try:
             # A reader claims nothing. Its process is asked for now, for the importing one may have forked.
-            nobody = b"", Owner("reader", os.getpid(), "")
-            self._key, self._owner = nobody if read_only else self._store.open_owner()
+            nobody = OpenOwner(b"", Owner("reader", os.getpid(), ""))
+            self._opened = nobody if read_only else self._store.open_owner()
         except BaseException:
             STORES.give_back(self._store)
             raise
@@ -78,71 +78,37 @@ class LmdbEventLog:
     @property
     def owner(self) -> Owner:
         """See `EventLog.owner`."""
-        return self._owner
+        return self._opened.owner
 
     def submit(
-        self,
-        stream: str,
-        records: Sequence[Record],
-        done: Done,
-        *,
-        expected: int | None = None,
-        token: int | None = None,
-        claim: bool = False,
-        take_over: bool = False,
-        release: bool = False,
-        put: Sequence[IndexEntry] = (),
-        drop: Sequence[IndexEntry] = (),
+        self, stream: str, records: Sequence[Record], done: Done, **options: Unpack[BatchOptions]
     ) -> None:
         """See `EventLog.submit`. `done` is called on the thread that commits."""
         encoded = [encode_record(record) for record in records]
-        key = digest(stream)
-        job = Job(stream, expected, token, claim, take_over, release, key, encoded, (), self._key, done)
-        if claim or take_over or not records:
-            check_batch(job, records, put, drop)
-        if put or drop:
-            gone = [index_change(stream, entry, gone=True) for entry in drop]
-            job.index = [index_change(stream, entry, gone=False) for entry in put] + gone
+        expected, token = options.pop("expected", None), options.pop("token", None)
+        job = Job(stream, expected, token, digest(stream), encoded, self._opened, done)
+        if options or not records:
+            job.rest = request = Request(stream, **options)
+            request.expected, request.token = expected, token
+            check_batch(request, records)
+            gone = [index_change(stream, entry, gone=True) for entry in request.drop]
+            job.index = [index_change(stream, entry, gone=False) for entry in request.put] + gone
         self._submit(job)
 
-    def append(
-        self,
-        stream: str,
-        records: Sequence[Record],
-        *,
-        expected: int | None = None,
-        token: int | None = None,
-        claim: bool = False,
-        take_over: bool = False,
-        release: bool = False,
-        put: Sequence[IndexEntry] = (),
-        drop: Sequence[IndexEntry] = (),
-    ) -> Appended:
+    def append(self, stream: str, records: Sequence[Record], **options: Unpack[BatchOptions]) -> Appended:
         """See `EventLog.append`. Not to be called in a `done`: it would wait for its own thread."""
         self._check_waiting()
-        return waited(
-            lambda done: self.submit(
-                stream,
-                records,
-                done,
-                expected=expected,
-                token=token,
-                claim=claim,
-                take_over=take_over,
-                release=release,
-                put=put,
-                drop=drop,
-            )
-        )
+        return waited(lambda done: self.submit(stream, records, done, **options))
 
     def delete(self, stream: str, *, token: int | None = None, take_over: bool = False) -> bool:
         """See `EventLog.delete`."""
         self._check_waiting()
-        job = Job(stream, token=token, take_over=take_over, key=digest(stream), delete=True)
+        request = Request(stream, token=token, take_over=take_over)
 
         def submit(done: Done) -> None:
-            job.done = done
-            self._submit(job)
+            self._submit(
+                Job(stream, None, token, digest(stream), (), self._opened, done, rest=request, delete=True)
+            )
 
         return waited(submit).position > 0
 
@@ -201,13 +167,12 @@ class LmdbEventLog:
             return
         self._check_waiting()
         with self._closing:
-            with self._lock:
-                self._closed = True
+            self._closed = True
             # Each step can be done again: a signal handler may close inside this close, or raise out of it.
             if not (self._read_only or self._done):
-                self._store.writer.flush()
+                self._store.finish_owner(self._opened)
             if not (self._read_only or self._done):
-                self._store.close_owner(self._key)
+                self._store.close_owner(self._opened)
             if not self._done:
                 STORES.give_back(self._store)
                 self._done = True
@@ -227,10 +192,12 @@ class LmdbEventLog:
             raise LogReadOnlyError(f"the event log {self.path} is open for reading only; nothing was written")
         writer = self._store.writer
         writer.make_room()
-        with self._lock:  # so that nothing comes after what `close` waits for
-            if self._closed:
-                self._check_open()
-            writer.submit(job)
+        if self._closed:
+            self._check_open()
+        # If it is closed just here, the writer commits the job or refuses it, before or after what `close`
+        # waits for. No lock makes the two steps one: a signal handler could not close the log under it.
+        size = sum(map(len, job.records)) + sum(len(change.value or b"") for change in job.index)
+        writer.submit(job, size)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -2,7 +2,7 @@
 
     meta      format: the version byte. process, token: the last numbers given out
     names     stream digest -> the stream's name
-    claims    stream digest -> token and owner, while the stream is claimed
+    claims    stream digest -> version, checksum (of the digest, too), token and owner, while it is claimed
     segments  stream digest + number of the last record in it -> the records of one commit
     index     index digest + digest of each text of the key -> stream digest, key, value and stream's name
     owned     stream digest + index key -> nothing: the index entries that go when the stream goes
@@ -15,7 +15,7 @@ length and hold any character. Sixteen bytes of BLAKE2 do not collide by chance.
 import functools
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -23,8 +23,9 @@ import lmdb
 import msgpack
 
 from intermission_storage.admission import Position
-from intermission_storage.codec import encode_value
+from intermission_storage.codec import encode_value, seal, unseal
 from intermission_storage.errors import LogCorruptError, LogVersionError
+from intermission_storage.log import check_index_key
 from intermission_storage.record import IndexEntry, Owner
 
 __all__ = [
@@ -53,7 +54,6 @@ _META_FORMAT = b"format"
 _NUMBER = struct.Struct(">Q")
 _OWNER = struct.Struct(">QI")
 DIGEST_SIZE = 16
-_MAX_KEY_TEXTS = 16  # of an index key; with a stream before it, 18 digests are 288 bytes of 511
 
 PackedOwner = bytes
 
@@ -116,7 +116,7 @@ class Databases:
     def position(self, transaction: lmdb.Transaction, stream: bytes) -> Position[PackedOwner]:
         """Read where a stream stands."""
         claim = transaction.get(stream, db=self.claims)
-        token, owner = (0, None) if claim is None else claim_of(bytes(claim))
+        token, owner = (0, None) if claim is None else claim_of(stream, bytes(claim))
         return Position(last_number(transaction.cursor(self.segments), stream), token, owner)
 
 
@@ -184,26 +184,32 @@ def index_change(stream: str, entry: IndexEntry, *, gone: bool) -> IndexChange:
     return IndexChange(key, encode_value(data))
 
 
-def index_key(index: str, key: Iterable[str]) -> bytes:
+def index_key(index: str, key: Sequence[str]) -> bytes:
     """Return the key of an index entry, or the common beginning of the keys below `key`.
 
     Raises:
         ValueError: The key has too many texts.
     """
-    parts = [digest(index), *map(digest, key)]
-    if len(parts) > _MAX_KEY_TEXTS + 1:
-        raise ValueError(f"a key of index {index!r} has more than {_MAX_KEY_TEXTS} texts")
-    return b"".join(parts)
+    check_index_key(index, key)
+    return b"".join([digest(index), *map(digest, key)])
 
 
-def pack_claim(token: int, owner: PackedOwner) -> bytes:
-    """Return a claim as bytes."""
-    return _NUMBER.pack(token) + owner
+def pack_claim(stream: bytes, token: int, owner: PackedOwner) -> bytes:
+    """Return the claim of a stream as bytes."""
+    return seal(_NUMBER.pack(token) + owner, key=stream)
 
 
-def claim_of(raw: bytes) -> tuple[int, PackedOwner]:
-    """Read `pack_claim`."""
-    return cast("tuple[int]", _NUMBER.unpack(raw[: _NUMBER.size]))[0], raw[_NUMBER.size :]
+def claim_of(stream: bytes, raw: bytes) -> tuple[int, PackedOwner]:
+    """Read `pack_claim`.
+
+    Raises:
+        LogVersionError: A newer version wrote it.
+        LogCorruptError: The bytes are not what `pack_claim` wrote for this stream.
+    """
+    body = unseal(raw, "the claim of the stream", key=stream)
+    if len(body) <= _NUMBER.size + _OWNER.size:
+        raise LogCorruptError("the claim of the stream is damaged: it names nobody")
+    return cast("tuple[int]", _NUMBER.unpack(body[: _NUMBER.size]))[0], body[_NUMBER.size :]
 
 
 def pack_owner(process: int, handle: int, owner: Owner) -> PackedOwner:

@@ -5,16 +5,15 @@ import itertools
 import logging
 import os
 import socket
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import lmdb
 
 from intermission_storage.admission import Position
-from intermission_storage.errors import StorageError
+from intermission_storage.errors import LogClosedError, StorageError
 from intermission_storage.group_writer import GroupWriter
-from intermission_storage.lmdb_batch import Job, LmdbBatch
+from intermission_storage.lmdb_batch import Job, LmdbBatch, OpenOwner
 from intermission_storage.lmdb_environment import LmdbEnvironment
 from intermission_storage.lmdb_file import mark_clean
 from intermission_storage.lmdb_owners import ProcessLock
@@ -27,6 +26,7 @@ from intermission_storage.lmdb_schema import (
     unpack_owner,
 )
 from intermission_storage.record import Owner
+from intermission_storage.wakeup import Wakeup
 
 __all__ = ["Commits", "LmdbStore"]
 
@@ -47,12 +47,14 @@ class LmdbStore:
         self, path: Path, *, sync: bool, map_size: int, max_size: int | None, read_only: bool
     ) -> None:
         self.sync = sync
+        self.max_size = max_size
         self.environment = LmdbEnvironment(
             path, map_size=map_size, max_size=max_size, sync=sync, read_only=read_only
         )
         self.commits = Commits()
         self._handles = itertools.count(1)
         self._writer: GroupWriter[Job] | None = None  # None: for reading only
+        self._any_closed = False  # whether a job may come of an owner that was closed
         self._positions: dict[bytes, Position[PackedOwner]] = {}
         self._last_transaction = -1  # the one after which `_positions` is true; -1: it is not
         self._locks = ProcessLock(path, read_only=read_only)
@@ -64,24 +66,32 @@ class LmdbStore:
             self.databases, self._process = self.environment.write(self._set_up, reserve=True)
             self._locks.take(self._process)
             self.environment.write(self._sweep, reserve=True)
-            self._writer = GroupWriter(self._commit, name=f"intermission-log {path.name}")
+            self._writer = GroupWriter(self._commit_group, _refuse, name=f"intermission-log {path.name}")
         except BaseException:
             self.environment.close()
             self._locks.close()
             raise
 
-    def open_owner(self) -> tuple[PackedOwner, Owner]:
+    def open_owner(self) -> OpenOwner:
         """Write down a new owner of this process, which lives from now on, and return it."""
         packed = pack_owner(self._process, next(self._handles), Owner("", os.getpid(), socket.gethostname()))
         key = owner_key(packed)
         self.environment.write(
             lambda transaction: transaction.put(key, b"", db=self.databases.owners), reserve=True
         )
-        return packed, unpack_owner(packed)
+        return OpenOwner(packed, unpack_owner(packed))
 
-    def close_owner(self, packed: PackedOwner) -> None:
+    def finish_owner(self, opened: OpenOwner) -> None:
+        """Commit what an owner has submitted, and refuse what it submits from then on."""
+
+        def close() -> None:
+            opened.closed = self._any_closed = True
+
+        self.writer.flush(then=close)
+
+    def close_owner(self, opened: OpenOwner) -> None:
         """Write down that an owner is gone: its claims are free."""
-        key = owner_key(packed)
+        key = owner_key(opened.packed)
         self.environment.write(
             lambda transaction: transaction.delete(key, db=self.databases.owners), reserve=True
         )
@@ -132,28 +142,29 @@ class LmdbStore:
             else:
                 more = cursor.delete() and cursor.key() != b""
 
+    def _commit_group(self, jobs: Sequence[Job]) -> None:
+        if self._any_closed:
+            for job in jobs:
+                if job.owner.closed:
+                    _refuse(job)
+            jobs = [job for job in jobs if not job.owner.closed]
+        if jobs:
+            self._commit(jobs)
+
     def _commit(self, jobs: Sequence[Job]) -> None:
         try:
             self._commit_together(jobs)
         except BaseException as error:  # noqa: BLE001 - it is reported to each job, and the thread goes on
-            streams = dict.fromkeys(job.key for job in jobs)  # in their order
-            if len(streams) == 1:
-                for job in jobs:
-                    job.outcome = error if isinstance(error, StorageError) else _unexpected(error)
-            else:
-                # One stream's bad batch must not fail the others': each gets a transaction of its own.
-                for key in streams:
-                    self._commit([job for job in jobs if job.key == key])
+            if len(jobs) > 1:
+                # One bad batch must not fail the others: each stream gets a transaction of its own, and if
+                # that fails, each batch.
+                for part in _parts(jobs):
+                    self._commit(part)
                 return
+            jobs[0].outcome = error if isinstance(error, StorageError) else _unexpected(error)
         self.commits.notify()
         for job in jobs:
-            assert job.outcome is not None
-            try:
-                job.done(job.outcome)
-            except BaseException:
-                # Whoever listens to the log lines may fail as well, and the thread must go on.
-                with contextlib.suppress(BaseException):
-                    logger.exception("what waited for a commit of stream %r failed", job.stream)
+            _report(job)
 
     def _commit_together(self, jobs: Sequence[Job]) -> None:
         self._last_transaction = self.environment.write(
@@ -180,7 +191,7 @@ class Commits:
     """Wakes those who wait for the next commit of this process."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = Wakeup()
         self._count = 0
 
     @property
@@ -190,14 +201,35 @@ class Commits:
 
     def notify(self) -> None:
         """There was one."""
-        with self._changed:
-            self._count += 1
-            self._changed.notify_all()
+        self._count += 1
+        self._changed.wake()
 
     def wait(self, count: int, timeout: float) -> None:
         """Return when there were more than `count`, or after `timeout` seconds."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._count != count, timeout)
+        self._changed.wait_until(lambda: self._count != count, timeout)
+
+
+def _report(job: Job) -> None:
+    assert job.outcome is not None
+    try:
+        job.done(job.outcome)
+    except BaseException:
+        # Whoever listens to the log lines may fail as well, and the thread must go on.
+        with contextlib.suppress(BaseException):
+            logger.exception("what waited for a commit of stream %r failed", job.stream)
+
+
+def _refuse(job: Job) -> None:
+    job.outcome = LogClosedError("the event log was closed; nothing was written")
+    _report(job)
+
+
+def _parts(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Return the jobs stream by stream, in their order, or one by one if they are of one stream."""
+    streams: dict[bytes, list[Job]] = {}
+    for job in jobs:
+        streams.setdefault(job.key, []).append(job)
+    return list(streams.values()) if len(streams) > 1 else [[job] for job in jobs]
 
 
 def _unexpected(error: BaseException) -> StorageError:

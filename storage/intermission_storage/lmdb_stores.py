@@ -17,7 +17,8 @@ class Stores:
     """The open stores by their real paths, counted. LMDB forbids to open a path twice in one process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A signal handler may close a log while its thread opens or closes another.
+        self._lock = threading.RLock()
         self._open: dict[str, LmdbStore] = {}
         self._users: dict[str, int] = {}
 
@@ -28,38 +29,42 @@ class Stores:
 
         Raises:
             StorageError: It cannot be opened; see `LmdbEventLog`.
-            ValueError: It is open with another `sync`.
+            ValueError: It is open with another `sync` or `max_size`.
         """
         key = os.path.realpath(path)
         with self._lock:
-            store = self._open.get(key)
-            if store is None:
-                store = LmdbStore(
-                    Path(key), sync=sync, map_size=map_size, max_size=max_size, read_only=read_only
-                )
-                self._open[key] = store
-                self._users[key] = 0
-            store.environment.check_usable()
-            store.environment.check_place()
-            if store.environment.read_only and not read_only:
-                raise LogReadOnlyError(
-                    f"{path} is open in this process for reading only: close that log first"
-                )
-            if not read_only and store.sync != sync:
-                raise ValueError(f"{path} is open in this process with sync={store.sync}, not sync={sync}")
-            self._users[key] += 1
+            # Counted first, so that a signal handler that closes a log of the same path ends no store here.
+            self._users[key] = self._users.get(key, 0) + 1
+            try:
+                store = self._open.get(key)
+                if store is None:
+                    store = self._open[key] = LmdbStore(
+                        Path(key), sync=sync, map_size=map_size, max_size=max_size, read_only=read_only
+                    )
+                store.environment.check_usable()
+                store.environment.check_place()
+                _check_options(store, path, sync=sync, max_size=max_size, read_only=read_only)
+            except BaseException:
+                self._leave(key)
+                raise
             return store
 
     def give_back(self, store: LmdbStore) -> None:
         """Undo `take`: the last one closes the store."""
         with self._lock:
-            key = next((key for key, opened in self._open.items() if opened is store), None)
-            if key is None:
-                return
-            if self._users[key] == 1:
-                store.close()
-                del self._open[key]
-            self._users[key] -= 1
+            key = next((key for key, opened in list(self._open.items()) if opened is store), None)
+            if key is not None:
+                self._leave(key)
+
+    def _leave(self, key: str) -> None:
+        # Closed before it is forgotten: where that fails, it can be tried again.
+        store = self._open.get(key)
+        if self._users[key] == 1 and store is not None:
+            store.close()
+            self._open.pop(key, None)  # for a signal handler may have done all of this meanwhile
+        left = self._users.pop(key, 1) - 1
+        if left:
+            self._users[key] = left
 
     def flush(self) -> None:
         """Commit what was submitted to any store, before the end of the process ends the writers' threads."""
@@ -68,7 +73,21 @@ class Stores:
 
     def forget_others(self) -> None:
         """In a fork: another thread of the parent may have had the lock, and is not here to let go of it."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+
+
+def _check_options(
+    store: LmdbStore, path: Path, *, sync: bool, max_size: int | None, read_only: bool
+) -> None:
+    if read_only:
+        return
+    if store.environment.read_only:
+        raise LogReadOnlyError(f"{path} is open in this process for reading only: close that log first")
+    wanted = {"sync": sync, "max_size": max_size}
+    for name, value in wanted.items():
+        has = getattr(store, name)
+        if has != value:
+            raise ValueError(f"{path} is open in this process with {name}={has}, not {name}={value}")
 
 
 STORES = Stores()

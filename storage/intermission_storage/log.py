@@ -1,18 +1,41 @@
 """`EventLog`: what the runtime asks of a store. It assumes no LMDB and no single machine."""
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias
+from typing import Protocol, Self, TypeAlias, TypedDict, Unpack
 
 from intermission_storage.admission import Request
 from intermission_storage.errors import StorageError
 from intermission_storage.record import Appended, Head, IndexEntry, Owner, Record
+from intermission_storage.wakeup import Latch
 
-__all__ = ["Done", "EventLog", "check_batch", "check_page", "waited"]
+__all__ = ["BatchOptions", "Done", "EventLog", "check_batch", "check_index_key", "check_page", "waited"]
 
 Done: TypeAlias = Callable[[Appended | StorageError], None]
 """What `EventLog.submit` calls when a commit is durable or refused."""
+
+
+class BatchOptions(TypedDict, total=False):
+    """What a batch may ask for beside its records: the keywords of `EventLog.submit` and `EventLog.append`.
+
+    Attributes:
+        expected: The number of the last record that the writer knows of, 0 for a new stream; `None`, as when
+            it is left out, to append to whatever is there.
+        token: The claim under which to append; `None` for a stream that nobody may hold.
+        claim: Claim the stream with this commit; the token is in `Appended`.
+        take_over: With `claim`: take the stream from an owner that lives, too.
+        release: Give up the claim with this commit.
+        put: Index entries that come into being with this commit, or are replaced.
+        drop: Index entries that go with it; their values are ignored, and unknown ones are no error.
+    """
+
+    expected: int | None
+    token: int | None
+    claim: bool
+    take_over: bool
+    release: bool
+    put: Sequence[IndexEntry]
+    drop: Sequence[IndexEntry]
 
 
 class EventLog(Protocol):
@@ -33,18 +56,7 @@ class EventLog(Protocol):
         ...
 
     def submit(
-        self,
-        stream: str,
-        records: Sequence[Record],
-        done: Done,
-        *,
-        expected: int | None = None,
-        token: int | None = None,
-        claim: bool = False,
-        take_over: bool = False,
-        release: bool = False,
-        put: Sequence[IndexEntry] = (),
-        drop: Sequence[IndexEntry] = (),
+        self, stream: str, records: Sequence[Record], done: Done, **options: Unpack[BatchOptions]
     ) -> None:
         """Commit a batch, all of it in one transaction or nothing, and call `done` once with how it went.
 
@@ -58,36 +70,19 @@ class EventLog(Protocol):
             done: Called with `Appended` once the commit is durable, as far as the log is, or with the
                 `StorageError` that refused it; on another thread, or before `submit` returns. It must be
                 quick, and what it raises is logged and goes no further.
-            expected: The number of the last record that the writer knows of, 0 for a new stream; `None` to
-                append to whatever is there.
-            token: The claim under which to append; `None` for a stream that nobody may hold.
-            claim: Claim the stream with this commit; the token is in `Appended`.
-            take_over: With `claim`: take the stream from an owner that lives, too.
-            release: Give up the claim with this commit.
-            put: Index entries that come into being with this commit, or are replaced.
-            drop: Index entries that go with it; their values are ignored, and unknown ones are no error.
+            options: What else the batch asks for; see `BatchOptions`.
 
         Raises:
             EncodingError: A value would not come back equal. `done` is not called.
-            LogClosedError: The log is closed. `done` is not called.
+            LogClosedError: The log is closed. `done` is not called; it may be called with this error if the
+                log is closed during the call.
             LogReadOnlyError: The log is open for reading only. `done` is not called.
-            ValueError: There is nothing to do, or `claim` comes with a `token`. `done` is not called.
+            ValueError: There is nothing to do, `claim` comes with a `token`, or the key of an index entry has
+                more than 16 texts. `done` is not called.
         """
         ...
 
-    def append(
-        self,
-        stream: str,
-        records: Sequence[Record],
-        *,
-        expected: int | None = None,
-        token: int | None = None,
-        claim: bool = False,
-        take_over: bool = False,
-        release: bool = False,
-        put: Sequence[IndexEntry] = (),
-        drop: Sequence[IndexEntry] = (),
-    ) -> Appended:
+    def append(self, stream: str, records: Sequence[Record], **options: Unpack[BatchOptions]) -> Appended:
         """As `submit`, but wait for the commit and return or raise how it went.
 
         Raises:
@@ -160,6 +155,9 @@ class EventLog(Protocol):
             prefix: The first texts of the key.
             after: Go on behind this entry of an earlier page, which may be gone meanwhile.
             limit: At most so many.
+
+        Raises:
+            ValueError: `limit` is negative, or a key has more than 16 texts.
         """
         ...
 
@@ -177,6 +175,7 @@ class EventLog(Protocol):
     ) -> None: ...
 
 
+_MAX_KEY_TEXTS = 16  # of an index key; on LMDB, with two digests before it, 288 bytes of 511
 _TOO_MANY = 2**62
 
 
@@ -194,15 +193,13 @@ def check_page(after: int, limit: int | None) -> None:
         raise ValueError(f"after is {after} and limit is {limit}: no log holds that many")
 
 
-def check_batch(
-    request: Request, records: Sequence[Record], put: Sequence[IndexEntry], drop: Sequence[IndexEntry]
-) -> None:
+def check_batch(request: Request, records: Sequence[Record]) -> None:
     """Refuse a batch that does nothing, or claims a stream without a record that says why.
 
     Raises:
         ValueError: It is one of these.
     """
-    if not (records or put or drop or request.release):
+    if not (records or request.put or request.drop or request.release):
         raise ValueError("a batch needs a record, an index entry or a release")
     if request.claim:
         if request.token is not None:
@@ -213,14 +210,24 @@ def check_batch(
         raise ValueError("take_over goes with claim")
 
 
+def check_index_key(index: str, key: Sequence[str]) -> None:
+    """Refuse the key of an index entry, or its first texts, if a store might have no room for it.
+
+    Raises:
+        ValueError: It has too many texts.
+    """
+    if len(key) > _MAX_KEY_TEXTS:
+        raise ValueError(f"a key of index {index!r} has {len(key)} texts, more than {_MAX_KEY_TEXTS} texts")
+
+
 def waited(submit: Callable[[Done], None]) -> Appended:
     """Submit with a `done` that this call waits for, and return or raise how it went."""
-    answered = threading.Event()
+    answered = Latch()
     outcomes: list[Appended | StorageError] = []
 
     def done(outcome: Appended | StorageError) -> None:
         outcomes.append(outcome)
-        answered.set()
+        answered.open()
 
     submit(done)
     answered.wait()

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
-from intermission_storage.admission import HeldError, Position, Request, admit
+from intermission_storage.admission import HeldError, Position, Request, admit, token_after
 from intermission_storage.codec import (
     decode_segment,
     decode_value,
@@ -20,7 +20,7 @@ from intermission_storage.codec import (
     encode_value,
 )
 from intermission_storage.errors import ClaimedError, LogClosedError, StorageError
-from intermission_storage.log import Done, check_batch, check_page, waited
+from intermission_storage.log import BatchOptions, Done, check_batch, check_index_key, check_page, waited
 from intermission_storage.record import Appended, Claim, Head, IndexEntry, Owner, Record
 
 __all__ = ["MemoryEventLog"]
@@ -70,30 +70,19 @@ class MemoryEventLog:
         return self._owner
 
     def submit(
-        self,
-        stream: str,
-        records: Sequence[Record],
-        done: Done,
-        *,
-        expected: int | None = None,
-        token: int | None = None,
-        claim: bool = False,
-        take_over: bool = False,
-        release: bool = False,
-        put: Sequence[IndexEntry] = (),
-        drop: Sequence[IndexEntry] = (),
+        self, stream: str, records: Sequence[Record], done: Done, **options: Unpack[BatchOptions]
     ) -> None:
         """See `EventLog.submit`. `done` is called before this returns; "durable" means: in memory."""
-        request = Request(stream, expected, token, claim, take_over, release)
-        check_batch(request, records, put, drop)
+        request = Request(stream, **options)
+        check_batch(request, records)
+        for entry in (*request.put, *request.drop):
+            check_index_key(entry.index, entry.key)
         encoded = [encode_record(record) for record in records]
-        values = [encode_value({"value": entry.value}) for entry in put]
+        values = [encode_value({"value": entry.value}) for entry in request.put]
         with self._store.changed:
             self._check_open()
             try:
-                outcome: Appended | StorageError = self._commit(
-                    request, encoded, zip(put, values, strict=True), drop
-                )
+                outcome: Appended | StorageError = self._commit(request, encoded, values)
             except StorageError as refused:
                 outcome = refused
             self._store.changed.notify_all()
@@ -102,34 +91,9 @@ class MemoryEventLog:
         except (Exception, SystemExit):
             logger.exception("what waited for a commit of stream %r failed", stream)
 
-    def append(
-        self,
-        stream: str,
-        records: Sequence[Record],
-        *,
-        expected: int | None = None,
-        token: int | None = None,
-        claim: bool = False,
-        take_over: bool = False,
-        release: bool = False,
-        put: Sequence[IndexEntry] = (),
-        drop: Sequence[IndexEntry] = (),
-    ) -> Appended:
+    def append(self, stream: str, records: Sequence[Record], **options: Unpack[BatchOptions]) -> Appended:
         """See `EventLog.append`."""
-        return waited(
-            lambda done: self.submit(
-                stream,
-                records,
-                done,
-                expected=expected,
-                token=token,
-                claim=claim,
-                take_over=take_over,
-                release=release,
-                put=put,
-                drop=drop,
-            )
-        )
+        return waited(lambda done: self.submit(stream, records, done, **options))
 
     def delete(self, stream: str, *, token: int | None = None, take_over: bool = False) -> bool:
         """See `EventLog.delete`."""
@@ -189,6 +153,8 @@ class MemoryEventLog:
         """See `EventLog.index`."""
         check_page(0, limit)
         below = tuple(prefix)
+        check_index_key(index, below)
+        check_index_key(index, () if after is None else after.key)
         with self._store.changed:
             self._check_open()
             found = sorted(item for item in self._store.index.items() if item[0][0] == index)
@@ -214,13 +180,7 @@ class MemoryEventLog:
     ) -> None:
         self.close()
 
-    def _commit(
-        self,
-        request: Request,
-        records: list[bytes],
-        put: Iterable[tuple[IndexEntry, bytes]],
-        drop: Sequence[IndexEntry],
-    ) -> Appended:
+    def _commit(self, request: Request, records: list[bytes], values: list[bytes]) -> Appended:
         self._admit(request)
         stream = self._store.streams.setdefault(request.stream, _Stream())
         position = stream.position
@@ -230,15 +190,15 @@ class MemoryEventLog:
             position.last += len(records)
             stream.lasts.append(position.last)
             stream.segments.append(encode_segment(records))
-        for entry, value in put:
+        for entry, value in zip(request.put, values, strict=True):
             self._put(request.stream, (entry.index, entry.key), value)
-        for entry in drop:
+        for entry in request.drop:
             if (entry.index, entry.key) in stream.index:
                 stream.index.discard((entry.index, entry.key))
                 del self._store.index[entry.index, entry.key]
         if request.release:
             position.token, position.owner = 0, None
-        return Appended(position.last, position.token or None)
+        return Appended(position.last, token_after(request, position))
 
     def _put(self, stream: str, key: _IndexKey, value: bytes) -> None:
         before = self._store.index.get(key)

@@ -84,7 +84,7 @@ class Head:
 class Appended(NamedTuple):
     """What a commit came to: the number of the stream's last record, and the claim's token, if there is one.
 
-    `token` is `None` when nobody holds the stream after the commit.
+    `token` is `None` when nobody holds the stream after the commit, as when its last owner has died.
     """
 
     position: int
@@ -97,7 +97,7 @@ class IndexEntry:
 
     Attributes:
         index: The index's name.
-        key: Where it stands in the index: any texts. An index is read by the first of them.
+        key: Where it stands in the index: any texts, at most 16. An index is read by the first of them.
         value: Plain values.
         stream: The stream that it belongs to; the log fills it in.
     """

@@ -9,9 +9,8 @@ from intermission import (
     SessionBusyError,
 )
 from intermission.sessions.records import OPEN_RUNS, SESSIONS, run_ended, run_started
-from intermission.testing import Gate, ScriptedModel, text
+from intermission.testing import FaultyLog, Gate, ScriptedModel, text
 from intermission_storage import ClaimedError, LogFullError, MemoryEventLog, StaleClaimError
-from logs import WatchedLog
 
 
 def test_a_session_with_a_run_under_way_is_refused_to_everybody_else_by_the_name_of_its_owner() -> None:
@@ -59,7 +58,7 @@ def test_a_run_whose_session_was_taken_over_fails_and_stores_nothing_more() -> N
 
 
 def test_an_end_that_could_not_be_stored_is_stored_before_the_next_run() -> None:
-    log = WatchedLog()
+    log = FaultyLog()
     log.refuse("run_ended", LogFullError("no room"))
     with Runner(app_with(ScriptedModel("one", "two")), log=log) as runner:
         first = runner.run(**KEY, message="a")
@@ -112,8 +111,8 @@ def test_a_session_that_was_deleted_and_made_anew_is_not_run_with_the_deleted_co
 
 
 def test_an_end_that_is_owed_by_a_session_that_was_taken_over_meanwhile_stops_no_run() -> None:
-    log = WatchedLog()
-    other = MemoryEventLog(share=log)
+    inner = MemoryEventLog()
+    log, other = FaultyLog(inner), MemoryEventLog(share=inner)
     log.refuse("run_ended", LogFullError("no room"))
     with Runner(app_with(ScriptedModel("one", "two")), log=log) as runner:
         runner.run(**KEY, message="a").result(30)

@@ -18,14 +18,13 @@ from intermission import (
 from intermission.agents.effects import Steps
 from intermission.kernel.actor import ActorCrashError
 from intermission.models import ModelRequest, ModelResponse
-from intermission.testing import Gate, ScriptedModel, text
+from intermission.testing import FaultyLog, Gate, ScriptedModel, text
 from intermission_storage import MemoryEventLog
-from logs import WatchedLog
 
 
 @pytest.mark.parametrize("kind", ["event", "run_ended"])
 def test_an_error_that_no_log_should_raise_fails_the_run_and_not_the_session(kind: str) -> None:
-    gate, log = Gate(), WatchedLog()
+    gate, log = Gate(), FaultyLog()
     with Runner(app_with(ScriptedModel(text(gate, "one"), "two")), log=log) as runner:
         run = runner.run(**KEY, message="a").start()
         waiting = runner.run(**KEY, message="b").start()
@@ -87,7 +86,7 @@ def test_a_clock_that_raises_fails_the_run_wherever_it_does(readings: int) -> No
 
 @pytest.mark.parametrize("kind", ["event", "run_ended"])
 def test_a_base_exception_below_the_session_fails_the_run_and_not_the_session(kind: str) -> None:
-    gate, log = Gate(), WatchedLog()
+    gate, log = Gate(), FaultyLog()
     with Runner(app_with(ScriptedModel(text(gate, "one"), "two")), log=log) as runner:
         run = runner.run(**KEY, message="a").start()
         log.refuse(kind, KeyboardInterrupt())

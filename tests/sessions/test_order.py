@@ -17,14 +17,13 @@ from intermission import (
     RunStatus,
 )
 from intermission.agents.effects import Steps, emit
-from intermission.testing import Gate, ScriptedModel, calls, error, text
+from intermission.testing import FaultyLog, Gate, ScriptedModel, calls, error, text
 from intermission_storage import LogFullError, MemoryEventLog
-from logs import WatchedLog
 from scale import rounds
 
 
 def test_an_event_whose_append_fails_is_never_shown() -> None:
-    log, shown = WatchedLog(), list[Event]()
+    log, shown = FaultyLog(), list[Event]()
     with Runner(app_with(ScriptedModel("Hello")), log=log) as runner:
         run = runner.run(**KEY, message="hi")
         run.start()
@@ -37,7 +36,7 @@ def test_an_event_whose_append_fails_is_never_shown() -> None:
 
 
 def test_an_event_is_not_shown_while_its_append_is_under_way() -> None:
-    log, model_gate, shown = WatchedLog(), Gate(), list[Event]()
+    log, model_gate, shown = FaultyLog(), Gate(), list[Event]()
     with Runner(app_with(ScriptedModel(text(model_gate, "Hello"))), log=log) as runner:
         run = runner.run(**KEY, message="hi").start()
         append = log.hold("event")
@@ -104,7 +103,7 @@ def test_the_agent_begins_after_its_user_event_and_goes_on_after_its_own_are_sto
 
 
 def test_a_result_is_there_only_after_the_end_is_stored() -> None:
-    log = WatchedLog()
+    log = FaultyLog()
     end = log.hold("run_ended")
     with Runner(app_with(ScriptedModel("Hello")), log=log) as runner:
         run = runner.run(**KEY, message="hi").start()
@@ -121,7 +120,7 @@ def test_a_result_is_there_only_after_the_end_is_stored() -> None:
 
 
 def test_an_end_that_cannot_be_stored_fails_the_run_and_leaves_the_session_usable() -> None:
-    log = WatchedLog()
+    log = FaultyLog()
     log.refuse("run_ended", LogFullError("no room"))
     with Runner(app_with(ScriptedModel("one", "two")), log=log) as runner:
         failed = runner.run(**KEY, message="a").result()
@@ -134,7 +133,7 @@ def test_an_end_that_cannot_be_stored_fails_the_run_and_leaves_the_session_usabl
 
 
 def test_a_run_whose_beginning_cannot_be_stored_does_not_start() -> None:
-    log, model = WatchedLog(), ScriptedModel("Hello")
+    log, model = FaultyLog(), ScriptedModel("Hello")
     log.refuse("event", LogFullError("no room"))
     with Runner(app_with(model), log=log) as runner:
         run = runner.run(**KEY, message="a")

@@ -1,6 +1,8 @@
 import base64
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,3 +80,39 @@ def test_export_gives_a_line_for_each_record_in_order(log: EventLog) -> None:
         {"stream": "a", "seq": 2, "kind": "event", "data": {"number": 2, "raw": raw}},
         {"stream": "a", "seq": 3, "kind": "answer", "data": {"half": "\u00e9"}},
     ]
+
+
+def exported(log: EventLog, data: dict[str, Any]) -> Any:
+    """Return what becomes of a record's data, read by a parser that knows JSON only."""
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is no JSON")
+
+    log.append("a", [Record(Kind.EVENT, data)])
+    *_, line = export(log)
+    return json.loads(line, parse_constant=refuse)["data"]
+
+
+def test_export_of_infinite_floats_is_json(log: EventLog) -> None:
+    with log:
+        data = exported(log, {"x": math.inf, "y": [-math.inf, 1.5]})
+
+    assert data == {"x": {"$float": "inf"}, "y": [{"$float": "-inf"}, 1.5]}
+
+
+@pytest.mark.parametrize("name", ["$bytes", "$float", "$dict", "$"])
+def test_export_marks_a_dict_that_could_be_taken_for_something_else(log: EventLog, name: str) -> None:
+    with log:
+        marked = exported(log, {"x": {name: b"abc"}, "y": {name: 1, "z": 2}})
+        whole = exported(log, {name: {name: 1}})
+
+    assert marked == {"x": {"$dict": {name: {"$bytes": "YWJj"}}}, "y": {name: 1, "z": 2}}
+    assert whole == {"$dict": {name: {"$dict": {name: 1}}}}
+
+
+def test_export_takes_data_as_deeply_nested_as_a_log_does(log: EventLog) -> None:
+    data: dict[str, Any] = {}
+    for _ in range(490):
+        data = {"x": data}
+    with log:
+        assert exported(log, data) == data

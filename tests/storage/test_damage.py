@@ -22,6 +22,8 @@ from intermission_storage import (
     LogVersionError,
     Record,
     StorageError,
+    lmdb_schema,
+    verify,
 )
 from intermission_storage.lmdb_file import page_problems
 
@@ -281,3 +283,43 @@ def test_a_stream_of_which_records_are_missing_is_refused(tmp_path: Path) -> Non
                 log.read("s", after=after)
         assert [record.seq for record in log.read("s", limit=2)] == [1, 2]
         assert [record.seq for record in log.read("s", after=4)] == [5, 6]
+
+
+def test_a_claim_with_a_byte_changed_is_refused_and_reported(tmp_path: Path) -> None:
+    with LmdbEventLog(tmp_path / "log") as log:
+        log.append("claimed", [Record(Kind.EVENT, {})], claim=True)
+        log.append("free", [Record(Kind.EVENT, {})])
+    key, sound = stored_claim(tmp_path / "log")
+    for place in range(len(sound)):
+        store_claim(tmp_path / "log", key, sound[:place] + bytes([sound[place] ^ 1]) + sound[place + 1 :])
+        with LmdbEventLog(tmp_path / "log") as log:
+            with pytest.raises((LogCorruptError, LogVersionError)):
+                log.head("claimed")
+            with pytest.raises((LogCorruptError, LogVersionError)):
+                log.append("claimed", [Record(Kind.EVENT, {})], claim=True, take_over=True)
+            (problem,) = verify(log).problems
+            assert "stream 'claimed'" in problem
+            assert log.append("free", [Record(Kind.EVENT, {})]).token is None
+
+
+def test_a_claim_that_was_moved_to_another_stream_is_refused(tmp_path: Path) -> None:
+    with LmdbEventLog(tmp_path / "log") as log:
+        log.append("claimed", [Record(Kind.EVENT, {})], claim=True)
+        log.append("free", [Record(Kind.EVENT, {})])
+    _, claim = stored_claim(tmp_path / "log")
+    store_claim(tmp_path / "log", lmdb_schema.digest("free"), claim)
+    with LmdbEventLog(tmp_path / "log") as log, pytest.raises(LogCorruptError, match="claim of the stream"):
+        log.head("free")
+
+
+def stored_claim(path: Path) -> tuple[bytes, bytes]:
+    """Return the only claim in a log that is closed: its key and its bytes."""
+    with lmdb.open(str(path), max_dbs=8) as environment, environment.begin() as transaction:
+        (found,) = list(transaction.cursor(environment.open_db(b"claims", transaction)))
+    return found
+
+
+def store_claim(path: Path, key: bytes, value: bytes) -> None:
+    """Put another claim into a log that is closed."""
+    with lmdb.open(str(path), max_dbs=8) as environment, environment.begin(write=True) as transaction:
+        transaction.put(key, value, db=environment.open_db(b"claims", transaction))

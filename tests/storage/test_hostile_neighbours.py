@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import scale
 import tree
+from children import Child
 from intermission_storage import (
     Appended,
     Kind,
@@ -244,3 +246,21 @@ def test_numbers_beyond_all_logs_are_refused_alike(path: Path) -> None:
         for after, limit in ((2**64 - 1, None), (0, 2**70)):
             with pytest.raises(ValueError, match="no log holds that many"):
                 log.read("s", after=after, limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("call", "step"),
+    [
+        ("append", 1),
+        ("claim", 1),
+        ("read", 1),
+        ("follow", 1),
+        ("delete", 1),
+        ("open", scale.rounds(13, 1)),  # of another log
+    ],
+)
+def test_a_signal_handler_may_close_a_log_at_any_line_of_a_call(tmp_path: Path, call: str, step: int) -> None:
+    with Child("interrupted", tmp_path, call, str(step)) as child:
+        lines, successes = child.hear()
+    assert lines > 30
+    assert successes > 0

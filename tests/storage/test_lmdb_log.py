@@ -35,9 +35,15 @@ def test_a_log_that_is_open_with_another_sync_is_refused(tmp_path: Path) -> None
     LmdbEventLog(tmp_path / "log").close()
 
 
-def test_a_key_of_too_many_texts_is_an_error(tmp_path: Path) -> None:
-    with LmdbEventLog(tmp_path / "log") as log, pytest.raises(ValueError, match="more than 16 texts"):
-        log.index("i", ["x"] * 17)
+def test_a_log_that_is_open_with_another_max_size_is_refused(tmp_path: Path) -> None:
+    with LmdbEventLog(tmp_path / "log", max_size=1 << 20) as log:
+        for other in (None, 2 << 20):
+            with pytest.raises(ValueError, match=f"max_size=1048576, not max_size={other}"):
+                LmdbEventLog(tmp_path / "log", max_size=other)
+        assert log.append("s", [event("one")]).position == 1
+        with LmdbEventLog(tmp_path / "log", read_only=True) as reader:
+            assert reader.head("s").position == 1
+    LmdbEventLog(tmp_path / "log", max_size=2 << 20).close()
 
 
 def test_more_threads_than_lmdb_expects_read_at_one_moment(

@@ -21,6 +21,7 @@ from intermission_storage import (
 )
 from intermission_storage.lmdb_stores import STORES
 
+WAITING_BYTES = 64 << 20  # and so many bytes of them
 WAITING = 4096  # batches may wait for the thread that commits; the next submitter waits for room
 
 
@@ -198,6 +199,35 @@ def test_submitters_wait_while_the_queue_is_full_and_go_on_when_it_is_not(log: L
 
 
 @pytest.mark.scenario("E10")
+def test_submitters_wait_while_many_bytes_wait_and_a_batch_of_more_passes_alone(log: LmdbEventLog) -> None:
+    large, larger = bytes(4 << 20), bytes(WAITING_BYTES + 1)
+    count = 2 * WAITING_BYTES // len(large)
+    submitted: list[int] = []
+    outcomes = Outcomes()
+
+    def submit() -> None:
+        for number in range(count):
+            log.submit("s", [event(large)], outcomes.of(number))
+            submitted.append(number)
+
+    gate = hold(log)
+    thread = threading.Thread(target=submit)
+    thread.start()
+    try:
+        wait_until_blocked(thread)
+        assert sum(len(large) for _ in submitted) <= WAITING_BYTES
+        assert len(submitted) > 1
+    finally:
+        gate.open()
+        thread.join(60)
+    gate = hold(log)
+    log.submit("s", [event(larger)], outcomes.of("larger"))
+    gate.open()
+    assert log.append("s", [event()]).position == count + 2
+    assert list(outcomes.all) == [*range(count), "larger"]
+
+
+@pytest.mark.scenario("E10")
 def test_memory_stays_flat_while_the_store_is_slower_than_those_who_append(log: LmdbEventLog) -> None:
     count, payload = scale.rounds(3, 20) * WAITING, 1000
 
@@ -257,6 +287,21 @@ def test_a_batch_that_is_refused_fails_no_other_that_waits_with_it(log: LmdbEven
     assert outcomes.errors() == {"refused": "ConflictError", "stale": "StaleClaimError"}
     assert [record.data["value"] for record in log.read("a")] == ["first", "second"]
     assert sorted(log.streams()) == ["a", "b", "gate", "last"]
+
+
+def test_a_batch_that_cannot_be_written_fails_no_other_of_its_stream(path: Path) -> None:
+    outcomes = Outcomes()
+    with LmdbEventLog(path, max_size=1 << 20) as log:
+        gate = hold(log)
+        log.submit("a", [event("first")], outcomes.of("first"))
+        log.submit("a", [event("x" * (2 << 20))], outcomes.of("too large"))
+        log.submit("a", [event("second")], outcomes.of("second"))
+        log.submit("b", [event("other")], outcomes.of("other"))
+        gate.open()
+        log.append("last", [event()])
+        assert outcomes.errors() == {"too large": "LogFullError"}
+        assert [record.data["value"] for record in log.read("a")] == ["first", "second"]
+        assert [record.data["value"] for record in log.read("b")] == ["other"]
 
 
 def test_everything_submitted_before_the_close_is_committed_and_reported(path: Path) -> None:

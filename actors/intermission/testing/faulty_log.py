@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Generic, Self, TypeAlias, TypeVar
+from typing import Generic, Self, TypeAlias, TypeVar, Unpack
 
 from intermission.testing.held_batches import Batch, Done, HeldBatches, Outcome
 from intermission.testing.sync import PATIENCE, Gate
 from intermission_storage import (
     Appended,
+    BatchOptions,
     EventLog,
     Head,
     IndexEntry,
@@ -111,23 +112,10 @@ class FaultyLog:
         return self._log.owner
 
     def submit(
-        self,
-        stream: str,
-        records: Sequence[Record],
-        done: Done,
-        *,
-        expected: int | None = None,
-        token: int | None = None,
-        claim: bool = False,
-        take_over: bool = False,
-        release: bool = False,
-        put: Sequence[IndexEntry] = (),
-        drop: Sequence[IndexEntry] = (),
+        self, stream: str, records: Sequence[Record], done: Done, **options: Unpack[BatchOptions]
     ) -> None:
         """See `EventLog.submit`."""
-        batch = Batch(
-            stream, tuple(records), expected, token, claim, take_over, release, tuple(put), tuple(drop)
-        )
+        batch = Batch(stream, tuple(records), options)
         batch.check()
         with self._changed:
             if self._closed:
@@ -144,19 +132,7 @@ class FaultyLog:
                 return
         commit()
 
-    def append(
-        self,
-        stream: str,
-        records: Sequence[Record],
-        *,
-        expected: int | None = None,
-        token: int | None = None,
-        claim: bool = False,
-        take_over: bool = False,
-        release: bool = False,
-        put: Sequence[IndexEntry] = (),
-        drop: Sequence[IndexEntry] = (),
-    ) -> Appended:
+    def append(self, stream: str, records: Sequence[Record], **options: Unpack[BatchOptions]) -> Appended:
         """See `EventLog.append`."""
         outcomes: list[Outcome] = []
 
@@ -165,18 +141,7 @@ class FaultyLog:
                 outcomes.append(outcome)
                 self._changed.notify_all()
 
-        self.submit(
-            stream,
-            records,
-            done,
-            expected=expected,
-            token=token,
-            claim=claim,
-            take_over=take_over,
-            release=release,
-            put=put,
-            drop=drop,
-        )
+        self.submit(stream, records, done, **options)
         with self._changed:
             self._changed.wait_for(lambda: outcomes or self._stopping)
         if not outcomes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from intermission.testing.sync import PATIENCE, Gate
-from intermission_storage import Appended, EventLog, IndexEntry, MemoryEventLog, Record, StorageError
+from intermission_storage import Appended, BatchOptions, EventLog, MemoryEventLog, Record, StorageError
 
 __all__ = ["Batch", "Done", "HeldBatches", "Outcome"]
 
@@ -21,13 +21,7 @@ class Batch:
 
     stream: str
     records: Sequence[Record]
-    expected: int | None
-    token: int | None
-    claim: bool
-    take_over: bool
-    release: bool
-    put: Sequence[IndexEntry]
-    drop: Sequence[IndexEntry]
+    options: BatchOptions
 
     def check(self) -> None:
         """Raise what a log raises that will not take this batch, as the call that hands it over does."""
@@ -36,18 +30,7 @@ class Batch:
 
     def submit(self, log: EventLog, done: Done) -> None:
         """Hand the batch to a log."""
-        log.submit(
-            self.stream,
-            self.records,
-            done,
-            expected=self.expected,
-            token=self.token,
-            claim=self.claim,
-            take_over=self.take_over,
-            release=self.release,
-            put=self.put,
-            drop=self.drop,
-        )
+        log.submit(self.stream, self.records, done, **self.options)
 
 
 class HeldBatches:

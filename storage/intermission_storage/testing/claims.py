@@ -228,6 +228,14 @@ class Claims(Base):
         assert log.delete("s") is True
         assert log.head("s") == Head(0, None)
 
+    def test_an_append_to_a_dead_owners_stream_is_told_of_no_token(
+        self, harness: Harness, log: EventLog
+    ) -> None:
+        token = harness.claim_and_die("s")
+        assert log.append("s", events(1)) == Appended(2, None)
+        assert log.append("s", [], put=[entry("a")]) == Appended(2, None)
+        assert log.append("s", events(2), token=token) == Appended(3, token)
+
     def test_a_token_counts_until_another_claim_follows(self, harness: Harness, log: EventLog) -> None:
         token = harness.claim_and_die("s")
         assert log.append("s", events(1), token=token).position == 2

@@ -109,3 +109,15 @@ class Indexes(Base):
         assert len(log.index("i", key[:15])) == 2
         log.delete("s")
         assert rest(log) == []
+
+    def test_a_key_of_more_than_sixteen_texts_is_an_error(self, log: EventLog) -> None:
+        key = [str(number) for number in range(17)]
+        with pytest.raises(ValueError, match="more than 16 texts"):
+            log.append("s", events(1), put=[entry(*key)])
+        with pytest.raises(ValueError, match="more than 16 texts"):
+            log.append("s", events(1), drop=[entry(*key)])
+        with pytest.raises(ValueError, match="more than 16 texts"):
+            log.index("i", key)
+        with pytest.raises(ValueError, match="more than 16 texts"):
+            log.index("i", after=entry(*key))
+        assert log.streams() == []
