@@ -11,9 +11,15 @@ __all__ = ["Blob", "Content", "FunctionCall", "FunctionResponse", "Part", "plain
 def plain_copy(value: Any) -> Any:
     """Return a copy of plain values that shares no list or dict with them."""
     found: Any = value  # narrowed to a mapping or list, the type checkers would not agree on what is in it
-    if isinstance(value, Mapping):
+    kind = type(value)
+    if kind in _SCALARS:
+        return found
+    if kind is dict or isinstance(value, Mapping):
         return {key: plain_copy(item) for key, item in found.items()}
     return [plain_copy(item) for item in found] if isinstance(value, list) else found
+
+
+_SCALARS = frozenset({str, int, float, bool, bytes, type(None)})  # asked first: nearly all values are these
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,8 @@ class Part:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read the JSON form."""
+        if len(data) == 1 and "text" in data:
+            return cls(text=data["text"])
         call, response, blob = data.get("functionCall"), data.get("functionResponse"), data.get("inlineData")
         return cls(
             text=data.get("text"),

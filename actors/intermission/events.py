@@ -150,6 +150,9 @@ NO_ACTIONS = EventActions()
 _EXPECTED = ("stateDelta", "artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations")
 
 
+_set = object.__setattr__
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """Something that happened in a session.
@@ -229,8 +232,20 @@ class Event:
         """Whether it holds nothing that could be changed in place: text only, and no actions."""
         if self.actions is not NO_ACTIONS:
             return False
-        parts = () if self.content is None else self.content.parts
-        return all(part.function_call is None and part.function_response is None for part in parts)
+        for part in () if self.content is None else self.content.parts:
+            if part.function_call is not None or part.function_response is not None:
+                return False
+        return True
+
+    def stored_as(self, seq: int) -> Self:
+        """Return the event with the number of its record; its values are shared."""
+        # Four times as fast as `dataclasses.replace`, which checks nothing here that matters.
+        cls = type(self)
+        event = cls.__new__(cls)
+        for name in cls.__slots__:
+            _set(event, name, getattr(self, name))
+        _set(event, "seq", seq)
+        return event
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, in camelCase; what is not set is left out."""

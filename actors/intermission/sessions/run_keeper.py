@@ -226,7 +226,7 @@ class RunKeeper(Actor):
 
     def _show(self, batch: Batch, current: CurrentRun, outcome: Appended) -> None:
         assert self._view is not None
-        taken_in = self._view.take_in(batch.records, outcome.position)
+        taken_in = self._view.take_in(batch.records, outcome.position, batch.event)
         current.take_in(batch.records, batch.event)
         event: Event | None = None
         if batch.event is not None:

@@ -1,7 +1,6 @@
 """`SessionView`: a session as its records make it. Pure: records in, events and state out."""
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from intermission.events import Event
@@ -42,15 +41,22 @@ class SessionView:
         view.fold(log.read(stream))
         return view
 
-    def fold(self, records: Iterable[Record]) -> list[Event]:
-        """Take further records in, and return the events among them."""
+    def fold(self, records: Iterable[Record], known: Event | None = None) -> list[Event]:
+        """Take further records in, and return the events among them.
+
+        Args:
+            records: The records, with their numbers.
+            known: The event that the only event record among them holds, if nobody can change its values.
+        """
         events: list[Event] = []
         for record in records:
             self.position = record.seq
             if record.kind == Kind.EVENT:
-                event = event_of(record)
+                event = event_of(record) if known is None else known.stored_as(record.seq)
                 events.append(event)
-                apply_change(self.state, event.actions.state_delta, event.actions.state_operations)
+                actions = event.actions
+                if actions.state_delta or actions.state_operations:
+                    apply_change(self.state, actions.state_delta, actions.state_operations)
             elif record.kind == Kind.STATE_SET:
                 operations = tuple(map(Operation.from_dict, record.data.get("operations", ())))
                 apply_change(self.state, record.data["delta"], operations)
@@ -60,8 +66,8 @@ class SessionView:
         self.events += events
         return events
 
-    def take_in(self, records: Iterable[Record], position: int) -> list[Event]:
+    def take_in(self, records: Sequence[Record], position: int, known: Event | None = None) -> list[Event]:
         """As `fold`, for records that a commit has just brought, of which the last has that number."""
-        records = list(records)
         first = position - len(records) + 1
-        return self.fold(replace(record, seq=seq) for seq, record in enumerate(records, first))
+        numbered = (Record(record.kind, record.data, seq) for seq, record in enumerate(records, first))
+        return self.fold(numbered, known if known is not None and known.is_plain else None)
