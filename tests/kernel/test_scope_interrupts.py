@@ -2,6 +2,7 @@ import gc
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 
 import pytest
@@ -88,6 +89,29 @@ def test_a_handler_may_cancel_a_scope_at_any_step_of_its_methods(name: str, host
         elif name != "close":
             assert ran == ["hook"], steps
     assert steps > 20
+
+
+def test_a_shield_that_begins_at_any_step_of_a_cancel_keeps_what_it_saw(host: ScopeHost) -> None:
+    scopes: list[CancelScope] = []
+    inside: list[tuple[AbstractContextManager[None], bool]] = []
+
+    def prepare() -> Callable[[], object]:
+        scopes[:] = [CancelScope.child_of(None, host=host)]
+        return scopes[0].cancel
+
+    def begin() -> None:
+        shield = scopes[0].shield()
+        shield.__enter__()
+        inside[:] = [(shield, scopes[0].cancelled)]
+
+    rounds = 0
+    for _ in at_each_step(prepare, begin):
+        rounds += 1
+        shield, seen = inside[0]
+        assert scopes[0].cancelled == seen
+        shield.__exit__(None, None, None)
+        assert scopes[0].cancelled
+    assert rounds > 50
 
 
 def test_a_signal_handler_may_cancel_what_its_thread_waits_for() -> None:

@@ -294,6 +294,47 @@ def test_a_handler_may_use_the_timer_at_any_step_of_it() -> None:
     assert ran.count(3) == len(steps)
 
 
+def test_a_hand_in_at_any_step_of_a_thread_that_ends_is_not_lost() -> None:
+    timers: list[Timer] = []
+    gates: list[threading.Event] = []
+
+    def prepare() -> Callable[[], object]:
+        timers.append(Timer(idle=0.0))
+        gates.append(threading.Event())
+        return lambda: thread_of(timers[-1]).join(30)
+
+    for _ in at_each_step(
+        prepare, lambda: timers[-1].call_later(0, gates[-1].set), module="timer", in_threads=True
+    ):
+        assert gates[-1].wait(30)
+        timers[-1].close()
+    timers[-1].close()
+    assert len(timers) > 100
+
+
+def test_a_deadline_at_any_step_of_a_thread_that_goes_to_sleep_wakes_it() -> None:
+    timers: list[Timer] = []
+    gates: list[threading.Event] = []
+    reached: list[int] = []
+
+    def prepare() -> Callable[[], object]:
+        timers.append(Timer(idle=300.0))
+        gates.append(threading.Event())
+        # In the last round the thread sleeps before it gets to the step.
+        return lambda: (timers[-1].call_later(200, int), gates[-1].wait(0.5))
+
+    def hand_in() -> None:
+        if not timers[-1].is_closed:
+            reached.append(len(timers))
+            timers[-1].call_later(0, gates[-1].set)
+
+    for _ in at_each_step(prepare, hand_in, module="timer", in_threads=True):
+        assert gates[-1].wait(10)
+        timers[-1].close()
+    timers[-1].close()
+    assert len(reached) > 50
+
+
 def test_where_the_system_starts_no_named_thread_the_timer_works_without(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

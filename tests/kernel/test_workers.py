@@ -119,6 +119,22 @@ def test_a_job_that_got_a_thread_is_not_refused_later(make: Make, clock: Steered
     assert (ran, workers.refused_count, timer.pending) == (["ran"], 0, 0)
 
 
+def test_a_job_that_got_a_thread_is_not_kept_for_a_refusal(make: Make) -> None:
+    class Thing:
+        def job(self) -> None:
+            pass
+
+    workers = make(limit=1)
+    gate = hold(workers)
+    thing = Thing()
+    gone = weakref.ref(thing)
+    workers.submit(thing.job)
+    del thing
+    gate.open()
+    until(lambda: workers.idle == 1)
+    assert gone() is None
+
+
 def test_a_refusal_that_nobody_asked_for_is_logged(
     make: Make, clock: Steered, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -5,6 +5,7 @@ A signal handler runs, or a finaliser, or Ctrl-C raises: tried at each step in t
 
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -25,7 +26,11 @@ def interrupt() -> None:
 
 
 def at_each_step(
-    prepare: Callable[[], Callable[[], object]], action: Callable[[], object], *, module: str = ""
+    prepare: Callable[[], Callable[[], object]],
+    action: Callable[[], object],
+    *,
+    module: str = "",
+    in_threads: bool = False,
 ) -> Iterator[int]:
     """Run what `prepare` returns again and again, with `action` before its first step, its second, and so on.
 
@@ -33,18 +38,21 @@ def at_each_step(
         prepare: Makes a new piece of work.
         action: What happens once in the midst of it.
         module: Name of the one module of the kernel whose steps count, without `.py`; all, if empty.
+        in_threads: Whether the steps are those of the threads that the work starts, not of this one.
 
     Yields:
         The number of steps before the action, after each run that got so far.
     """
     where = f"{_KERNEL}/{module}"
     for step in count():
-        if not _run(prepare(), action, where, step):
+        if not _run(prepare(), action, where, step, in_threads):
             return
         yield step
 
 
-def _run(work: Callable[[], object], action: Callable[[], object], where: str, step: int) -> bool:
+def _run(
+    work: Callable[[], object], action: Callable[[], object], where: str, step: int, in_threads: bool
+) -> bool:
     steps = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -58,14 +66,15 @@ def _run(work: Callable[[], object], action: Callable[[], object], where: str, s
                 action()
         return trace
 
-    before = sys.gettrace()
+    get, change = (threading.gettrace, threading.settrace) if in_threads else (sys.gettrace, sys.settrace)
+    before = get()
     here = inspect.currentframe()
     assert here is not None
     here.f_trace_opcodes = True  # Python 3.12 looks at it only when tracing begins
-    sys.settrace(trace)
+    change(trace)
     try:
         with suppress(KeyboardInterrupt):
             work()
     finally:
-        sys.settrace(before)
+        change(before)
     return steps > step
