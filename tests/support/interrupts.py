@@ -70,7 +70,8 @@ def _run(
     before = get()
     here = inspect.currentframe()
     assert here is not None
-    here.f_trace_opcodes = True  # Python 3.12 looks at it only when tracing begins
+    if not in_threads:
+        here.f_trace_opcodes = True  # Python 3.12 looks at it only when tracing begins
     change(trace)
     try:
         with suppress(KeyboardInterrupt):
