@@ -14,7 +14,8 @@ from intermission.content import Content
 from intermission.kernel.clock import Clock, SystemClock
 from intermission.kernel.dispatcher import Dispatcher
 from intermission.kernel.ref import ActorRef
-from intermission.kernel.timer import Timer
+from intermission.kernel.scope import ScopeHost
+from intermission.kernel.timer import SteeredClock, Timer
 from intermission.kernel.waits import WaitsFor
 from intermission.kernel.workers import Workers
 from intermission.keys import SessionKey
@@ -90,16 +91,19 @@ class Runner:
         else:
             self._log = log
         dispatcher = Dispatcher()
-        timer = Timer()
+        # A clock that only tells the time cannot end a wait; the machine's does that then.
+        timer = Timer(clock if isinstance(clock, SteeredClock) else None)
+        pool = Workers(timer=timer, limit=workers, wait=worker_wait)
         self.system = SessionSystem(dispatcher=dispatcher)
         self.system.sessioned = Sessioned(self._start_run, self._stop_run, self._poison_run)
         self._services = Services(
             system=self.system,
             dispatcher=dispatcher,
-            workers=Workers(timer=timer, limit=workers, wait=worker_wait),
+            workers=pool,
             timer=timer,
             waits=WaitsFor(),
             clock=clock or SystemClock(),
+            scopes=ScopeHost(timer, pool),
         )
         self._directory = Directory(self._start_session, max_queued=max_queued, resident=resident_sessions)
         self._host = Host(app, self._log, self._services, self._directory, self.system.topics.publish)

@@ -10,19 +10,19 @@ import pytest
 
 import scale
 from intermission.kernel.scope import Cancelled, CancelScope, ScopeHost
+from intermission.testing import ManualClock
 from scopes import hosted, started
-from steered import Steered
 
 ROUNDS = scale.rounds(50, 500)
 
 
 @pytest.fixture
-def clock() -> Steered:
-    return Steered()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def host(clock: Steered) -> Iterator[ScopeHost]:
+def host(clock: ManualClock) -> Iterator[ScopeHost]:
     with hosted(clock) as host:
         yield host
 
@@ -215,7 +215,7 @@ def test_a_shielded_scope_goes_on_inside_a_cancelled_one() -> None:
             assert ordinary.cancelled
 
 
-def test_a_deadline_cancels_with_its_source(root: CancelScope, clock: Steered) -> None:
+def test_a_deadline_cancels_with_its_source(root: CancelScope, clock: ManualClock) -> None:
     scope = CancelScope.child_of(root, timeout=30.0)
     below = CancelScope.child_of(scope)
     clock.advance(29.9)
@@ -225,7 +225,9 @@ def test_a_deadline_cancels_with_its_source(root: CancelScope, clock: Steered) -
     assert not root.cancelled
 
 
-def test_a_closed_scope_takes_its_deadline_back(root: CancelScope, clock: Steered, host: ScopeHost) -> None:
+def test_a_closed_scope_takes_its_deadline_back(
+    root: CancelScope, clock: ManualClock, host: ScopeHost
+) -> None:
     with CancelScope.child_of(root, timeout=30.0) as scope:
         pass
     clock.advance(31)

@@ -9,20 +9,20 @@ import pytest
 
 import scale
 from intermission.kernel.scope import CancelScope, ScopeHost
+from intermission.testing import ManualClock
 from interrupts import at_each_step, interrupt
 from scopes import hosted, settled, started
-from steered import Steered
 
 ROUNDS = scale.rounds(50, 500)
 
 
 @pytest.fixture
-def clock() -> Steered:
-    return Steered()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def host(clock: Steered) -> Iterator[ScopeHost]:
+def host(clock: ManualClock) -> Iterator[ScopeHost]:
     with hosted(clock) as host:
         yield host
 

@@ -5,19 +5,19 @@ import pytest
 
 import scale
 from intermission.kernel.scope import Cancelled, CancelScope, ScopeHost
+from intermission.testing import ManualClock
 from scopes import hosted, started
-from steered import Steered
 
 ROUNDS = scale.rounds(50, 500)
 
 
 @pytest.fixture
-def clock() -> Steered:
-    return Steered()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def host(clock: Steered) -> Iterator[ScopeHost]:
+def host(clock: ManualClock) -> Iterator[ScopeHost]:
     with hosted(clock) as host:
         yield host
 
@@ -50,7 +50,7 @@ def test_a_cancel_from_above_stops_at_a_shield_and_reaches_the_others(root: Canc
     assert shielded.reason == "enough"
 
 
-def test_a_shield_holds_no_longer_than_its_bound(root: CancelScope, clock: Steered) -> None:
+def test_a_shield_holds_no_longer_than_its_bound(root: CancelScope, clock: ManualClock) -> None:
     ran: list[str] = []
     root.on_cancel_now(lambda: ran.append("hook"))
     with root.shield(5.0):
@@ -63,7 +63,7 @@ def test_a_shield_holds_no_longer_than_its_bound(root: CancelScope, clock: Steer
         assert ran == ["hook"]
 
 
-def test_a_shield_whose_bound_has_passed_stops_no_cancel(root: CancelScope, clock: Steered) -> None:
+def test_a_shield_whose_bound_has_passed_stops_no_cancel(root: CancelScope, clock: ManualClock) -> None:
     with root.shield(5.0):
         clock.advance(5.1)
         root.cancel()

@@ -8,19 +8,19 @@ import pytest
 import scale
 import tree
 from intermission.kernel.scope import Cancelled, CancelScope, ScopeHost
+from intermission.testing import ManualClock
 from scopes import hosted, started
-from steered import Steered
 
 ROUNDS = scale.rounds(50, 500)
 
 
 @pytest.fixture
-def clock() -> Steered:
-    return Steered()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def host(clock: Steered) -> Iterator[ScopeHost]:
+def host(clock: ManualClock) -> Iterator[ScopeHost]:
     with hosted(clock) as host:
         yield host
 
@@ -30,7 +30,7 @@ def root(host: ScopeHost) -> CancelScope:
     return CancelScope.child_of(None, host=host)
 
 
-def test_wait_returns_whether_the_scope_is_cancelled(root: CancelScope, clock: Steered) -> None:
+def test_wait_returns_whether_the_scope_is_cancelled(root: CancelScope, clock: ManualClock) -> None:
     assert root.wait(0) is False
     assert root.wait(-1) is False
     root.cancel()
@@ -66,7 +66,9 @@ def test_a_cancel_wakes_who_sleeps(root: CancelScope) -> None:
     assert [error.reason for error in raised] == ["enough"]
 
 
-def test_a_sleep_follows_the_clock_of_its_runtime(root: CancelScope, clock: Steered, host: ScopeHost) -> None:
+def test_a_sleep_follows_the_clock_of_its_runtime(
+    root: CancelScope, clock: ManualClock, host: ScopeHost
+) -> None:
     ended = threading.Event()
 
     def sleep() -> None:
@@ -133,7 +135,7 @@ def test_a_sleep_in_a_loop_ends_by_itself_or_with_its_task_and_leaves_nothing() 
     asyncio.run(main())
 
 
-def test_a_sleep_in_a_loop_follows_the_clock_of_its_runtime(root: CancelScope, clock: Steered) -> None:
+def test_a_sleep_in_a_loop_follows_the_clock_of_its_runtime(root: CancelScope, clock: ManualClock) -> None:
     async def main() -> None:
         sleeping = asyncio.ensure_future(root.asleep(3600))
         await asyncio.sleep(0)

@@ -12,7 +12,6 @@ import tree
 from intermission.kernel.timer import Timer, default_timer
 from intermission.testing import Gate, ManualClock
 from interrupts import at_each_step, interrupt
-from steered import Steered
 
 ROUNDS = scale.rounds(50, 500)
 
@@ -25,12 +24,12 @@ def timer() -> Iterator[Timer]:
 
 
 @pytest.fixture
-def clock() -> Steered:
-    return Steered()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def steered(clock: Steered) -> Iterator[Timer]:
+def steered(clock: ManualClock) -> Iterator[Timer]:
     timer = Timer(clock)
     yield timer
     timer.close()
@@ -43,7 +42,7 @@ def thread_of(timer: Timer) -> threading.Thread:
     return threads[0]
 
 
-def test_functions_run_in_the_order_of_their_times(clock: Steered, steered: Timer) -> None:
+def test_functions_run_in_the_order_of_their_times(clock: ManualClock, steered: Timer) -> None:
     ran: list[float] = []
     for seconds in (3.0, 1.0, 2.0):
         steered.call_later(seconds, ran.append, seconds)
@@ -54,7 +53,7 @@ def test_functions_run_in_the_order_of_their_times(clock: Steered, steered: Time
     assert ran == [1.0, 2.0, 3.0]
 
 
-def test_functions_of_one_time_run_in_the_order_of_their_hand_in(clock: Steered, steered: Timer) -> None:
+def test_functions_of_one_time_run_in_the_order_of_their_hand_in(clock: ManualClock, steered: Timer) -> None:
     ran: list[int] = []
     for number in range(100):
         steered.call_later(1, ran.append, number)
@@ -89,7 +88,7 @@ def test_an_earlier_deadline_is_not_held_up_by_a_later_one_that_the_thread_sleep
     gate.wait()
 
 
-def test_what_was_cancelled_never_runs_and_is_let_go(clock: Steered, steered: Timer) -> None:
+def test_what_was_cancelled_never_runs_and_is_let_go(clock: ManualClock, steered: Timer) -> None:
     class Thing:
         pass
 
@@ -105,7 +104,7 @@ def test_what_was_cancelled_never_runs_and_is_let_go(clock: Steered, steered: Ti
     clock.advance(1)
 
 
-def test_what_ran_is_let_go_and_cannot_be_cancelled(clock: Steered, steered: Timer) -> None:
+def test_what_ran_is_let_go_and_cannot_be_cancelled(clock: ManualClock, steered: Timer) -> None:
     handle = steered.call_later(1, int)
     clock.advance(1)
     handle.cancel()
@@ -129,7 +128,7 @@ def test_cancelled_deadlines_do_not_pile_up(timer: Timer) -> None:
 
 
 def test_a_function_that_raises_is_logged_and_costs_no_other(
-    clock: Steered, steered: Timer, caplog: pytest.LogCaptureFixture
+    clock: ManualClock, steered: Timer, caplog: pytest.LogCaptureFixture
 ) -> None:
     ran: list[int] = []
 
@@ -164,7 +163,7 @@ def test_what_is_in_the_past_runs_at_once(steered: Timer) -> None:
     assert ran == [1]
 
 
-def test_what_is_wanted_soon_runs_before_what_is_due(clock: Steered, steered: Timer) -> None:
+def test_what_is_wanted_soon_runs_before_what_is_due(clock: ManualClock, steered: Timer) -> None:
     gate, ran = Gate(), list[str]()
     steered.call_soon(gate.wait)
     gate.arrived()
@@ -175,7 +174,7 @@ def test_what_is_wanted_soon_runs_before_what_is_due(clock: Steered, steered: Ti
     assert ran == ["soon", "due"]
 
 
-def test_a_function_may_use_the_timer(clock: Steered, steered: Timer) -> None:
+def test_a_function_may_use_the_timer(clock: ManualClock, steered: Timer) -> None:
     ran: list[str] = []
 
     def outer() -> None:
@@ -240,7 +239,7 @@ def test_many_threads_hand_in_and_cancel_and_each_function_runs_once() -> None:
     assert sorted(ran) == list(range(4 * count))
 
 
-def test_a_closed_timer_runs_nothing_more_and_refuses(clock: Steered) -> None:
+def test_a_closed_timer_runs_nothing_more_and_refuses(clock: ManualClock) -> None:
     timer, ran = Timer(clock), list[int]()
     timer.call_later(1, ran.append, 1)
     timer.close()

@@ -11,20 +11,19 @@ import pytest
 import scale
 from intermission.kernel.timer import Timer
 from intermission.kernel.workers import Budget, Workers
-from intermission.testing import Gate
+from intermission.testing import Gate, ManualClock
 from pools import hold, run, until
-from steered import Steered
 
 ROUNDS = scale.rounds(50, 500)
 
 
 @pytest.fixture
-def clock() -> Steered:
-    return Steered()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def timer(clock: Steered) -> Iterator[Timer]:
+def timer(clock: ManualClock) -> Iterator[Timer]:
     timer = Timer(clock)
     yield timer
     timer.close()
@@ -95,7 +94,9 @@ def test_jobs_in_line_for_one_thread_run_first_in_first_out(make: Make) -> None:
     assert ran == list(range(10))
 
 
-def test_a_job_that_stood_in_line_for_too_long_is_refused_and_never_runs(make: Make, clock: Steered) -> None:
+def test_a_job_that_stood_in_line_for_too_long_is_refused_and_never_runs(
+    make: Make, clock: ManualClock
+) -> None:
     workers, ran = make(limit=1, wait=30.0), list[str]()
     gate = hold(workers)
     workers.submit(ran.append, "ran", refused=lambda: ran.append(threading.current_thread().name))
@@ -109,7 +110,7 @@ def test_a_job_that_stood_in_line_for_too_long_is_refused_and_never_runs(make: M
     assert ran == ["intermission-timer"]
 
 
-def test_a_job_that_got_a_thread_is_not_refused_later(make: Make, clock: Steered, timer: Timer) -> None:
+def test_a_job_that_got_a_thread_is_not_refused_later(make: Make, clock: ManualClock, timer: Timer) -> None:
     workers, ran = make(limit=1, wait=30.0), list[str]()
     gate = hold(workers)
     workers.submit(ran.append, "ran", refused=lambda: ran.append("refused"))
@@ -136,7 +137,7 @@ def test_a_job_that_got_a_thread_is_not_kept_for_a_refusal(make: Make) -> None:
 
 
 def test_a_refusal_that_nobody_asked_for_is_logged(
-    make: Make, clock: Steered, caplog: pytest.LogCaptureFixture
+    make: Make, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     workers = make(limit=1, wait=1.0)
     gate = hold(workers)
@@ -146,7 +147,7 @@ def test_a_refusal_that_nobody_asked_for_is_logged(
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-def test_exactly_one_of_job_and_refusal_happens(make: Make, clock: Steered, timer: Timer) -> None:
+def test_exactly_one_of_job_and_refusal_happens(make: Make, clock: ManualClock, timer: Timer) -> None:
     workers = make(limit=1, wait=1.0)
     for _ in range(ROUNDS):
         ran, start, gate = list[str](), threading.Barrier(2), hold(workers)
@@ -187,7 +188,7 @@ def test_no_other_budget_at_its_limit_starves_calls(make: Make, full: Budget, op
     gate.open()
 
 
-def test_the_reserve_waits_as_long_as_it_takes_and_is_not_refused(make: Make, clock: Steered) -> None:
+def test_the_reserve_waits_as_long_as_it_takes_and_is_not_refused(make: Make, clock: ManualClock) -> None:
     workers, ran = make(reserve=1), list[str]()
     gate = hold(workers, 1, Budget.RESERVE)
     workers.submit(ran.append, "ran", refused=lambda: ran.append("refused"), budget=Budget.RESERVE)

@@ -7,17 +7,17 @@ import pytest
 import tree
 from intermission.kernel.timer import Timer
 from intermission.kernel.workers import Budget, Workers
+from intermission.testing import ManualClock
 from pools import hold, until
-from steered import Steered
 
 
 @pytest.fixture
-def clock() -> Steered:
-    return Steered()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def timer(clock: Steered) -> Iterator[Timer]:
+def timer(clock: ManualClock) -> Iterator[Timer]:
     timer = Timer(clock)
     yield timer
     timer.close()
@@ -69,7 +69,7 @@ def test_where_the_system_starts_no_thread_a_job_waits_for_one_that_is_there(
 
 
 def test_where_the_system_starts_no_thread_at_all_it_is_asked_again(
-    make: Make, monkeypatch: pytest.MonkeyPatch, clock: Steered
+    make: Make, monkeypatch: pytest.MonkeyPatch, clock: ManualClock
 ) -> None:
     none = NoMoreThreads(monkeypatch)
     workers, ran = make(), list[int]()
@@ -85,7 +85,7 @@ def test_where_the_system_starts_no_thread_at_all_it_is_asked_again(
 
 
 def test_where_the_system_starts_no_thread_a_call_is_refused_in_time(
-    make: Make, monkeypatch: pytest.MonkeyPatch, clock: Steered
+    make: Make, monkeypatch: pytest.MonkeyPatch, clock: ManualClock
 ) -> None:
     none = NoMoreThreads(monkeypatch)
     workers, ran = make(wait=30.0), list[str]()

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from intermission.kernel.scope import ScopeHost
 from intermission.kernel.timer import Timer
 from intermission.kernel.workers import Workers
-from steered import Steered
+from intermission.testing import ManualClock
 
 __all__ = ["hosted", "settled", "started"]
 
 
 @contextmanager
-def hosted(clock: Steered) -> Generator[ScopeHost]:
+def hosted(clock: ManualClock) -> Generator[ScopeHost]:
     """Give a host with at most four users' hooks at a time, and see that nothing of it is left."""
     timer = Timer(clock)
     host = ScopeHost(timer, Workers(timer=timer, aborts=4))

@@ -138,6 +138,15 @@ class CancelScope:
         if self._deadline is not None:
             self._deadline.cancel()
 
+    @contextmanager
+    def covering(self) -> Generator[None]:
+        """Make this scope the current one for a block that neither begins nor ends it."""
+        before = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(before)
+
     def __enter__(self) -> Self:
         """Make this scope the current one."""
         if self._entered is not None:

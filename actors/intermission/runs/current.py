@@ -35,6 +35,7 @@ def current_call(run: "Lifecycle", scope: CancelScope) -> Generator[None]:
     """Let the code inside know its call."""
     token = _current.set(Current(run, scope))
     try:
-        yield
+        with scope.covering():
+            yield
     finally:
         _current.reset(token)

@@ -146,7 +146,7 @@ class Lifecycle:
         with self._changed:
             if self._state == RunState.CREATED and self._verdict is None:
                 self.invocation_id = f"e-{uuid.uuid4()}"
-                self.scope = CancelScope.child_of(parent)
+                self.scope = CancelScope.child_of(parent, host=self.services.scopes)
                 self._state = RunState.QUEUED
                 if self.config.timeout is not None:
                     self._deadline = self.services.timer.call_later(self.config.timeout, self._expire)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from intermission.kernel.clock import Clock
 from intermission.kernel.dispatcher import Dispatcher
+from intermission.kernel.scope import ScopeHost
 from intermission.kernel.system import ActorSystem
 from intermission.kernel.timer import Timer
 from intermission.kernel.waits import WaitsFor
@@ -23,6 +24,7 @@ class Services:
         timer: The one timer of all deadlines.
         waits: Which session waits for which.
         clock: Where events' times come from.
+        scopes: What the scopes of runs use: the same timer and workers.
     """
 
     system: ActorSystem
@@ -31,3 +33,4 @@ class Services:
     timer: Timer
     waits: WaitsFor
     clock: Clock
+    scopes: ScopeHost
