@@ -131,6 +131,20 @@ class TestLife:
         first = system.start(Named, "a", number=3)
         assert first.ask("x") == ("a", 3, system, "x")
 
+    def test_an_activation_while_the_actor_is_being_made_changes_nothing(self, system: ActorSystem) -> None:
+        class Early(Recorder):
+            def __init__(self, notes: list[object]) -> None:
+                super().__init__(notes)
+                self.actor_ref.tell("early")
+                self.actor_ref.mailbox.wake()
+                neighbour.ask("so the dispatcher has looked at it")
+                assert notes == []
+
+        neighbour = system.start(Recorder)
+        notes: list[object] = []
+        system.start(Early, notes).ask("late")
+        assert notes == ["start", "early", "late"]
+
     def test_a_dataclass_can_be_an_actor(self, system: ActorSystem) -> None:
         @dataclass
         class Pair(Actor):

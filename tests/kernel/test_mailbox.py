@@ -38,9 +38,9 @@ class Notes:
         self.scheduled.append(item)
 
 
-def a_mailbox() -> tuple[Mailbox, Notes]:
+def a_mailbox(kind: type[Mailbox] = Mailbox) -> tuple[Mailbox, Notes]:
     """Return an idle mailbox and what it is scheduled at."""
-    mailbox, notes = Mailbox(), Notes()
+    mailbox, notes = kind(), Notes()
     mailbox.dispatcher = cast(Dispatcher, notes)
     assert mailbox.begin_turn()
     mailbox.end_turn()
@@ -172,6 +172,26 @@ def test_a_mailbox_whose_turn_ends_with_messages_left_goes_to_the_back_of_the_qu
     assert names(mailbox) == ["1"]
     mailbox.end_turn()
     assert notes.scheduled == [mailbox, mailbox]
+
+
+def test_what_is_put_while_the_turn_ends_is_not_left_lying() -> None:
+    class PutInto(Mailbox):
+        late: ClassVar[list[str]] = []
+
+        def empty(self) -> bool:
+            was = super().empty()
+            if self.late:
+                put(self, self.late.pop())  # by another thread, which finds that nobody need be woken
+            return was
+
+    mailbox, notes = a_mailbox(PutInto)
+    put(mailbox, "first")
+    assert mailbox.begin_turn()
+    assert names(mailbox) == ["'first'"]
+    PutInto.late.append("late")
+    mailbox.end_turn()
+    assert notes.scheduled == [mailbox, mailbox]
+    assert names(mailbox) == ["'late'"]
 
 
 def test_a_mailbox_has_one_turn_at_a_time() -> None:

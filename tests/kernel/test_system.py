@@ -116,7 +116,9 @@ def test_an_actor_may_close_its_system_and_stops_when_its_handler_returns(notes:
     assert not any(ref.is_alive() for ref in (*others, caller))
 
 
-def test_an_actor_that_is_asked_by_another_may_close_the_system_of_both(notes: list[str]) -> None:
+def test_an_actor_that_is_asked_by_another_may_close_the_system_of_both(
+    notes: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     class Asks(Noted):
         def on_receive(self, message: Any) -> Any:
             return message.ask(self.system.close)
@@ -127,6 +129,7 @@ def test_an_actor_that_is_asked_by_another_may_close_the_system_of_both(notes: l
     for thread in [thread for thread in threading.enumerate() if "intermission-actors" in thread.name]:
         thread.join(PATIENCE)
     assert sorted(notes) == ["asked", "asks"]
+    assert "still busy" not in caplog.text
 
 
 def test_an_actor_that_does_not_come_back_holds_up_closing_no_longer_than_told(
