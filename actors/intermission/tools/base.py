@@ -1,6 +1,6 @@
 """`Tool`: what a model can call, and `ToolContext`: what a call knows of its run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -44,15 +44,24 @@ class ToolContext:
 
 @runtime_checkable
 class Tool(Protocol):
-    """A tool. `FunctionTool` makes one of a plain function."""
+    """A tool. `FunctionTool` makes one of a function.
+
+    One whose attribute `is_async` is true promises that `call` returns an awaitable, and at once. In
+    `ToolExecution.PARALLEL` such calls begin together, before those that may block.
+    """
 
     @property
     def declaration(self) -> ToolDeclaration:
         """What the model is told of it."""
         ...
 
-    def call(self, args: Mapping[str, Any], context: ToolContext) -> Mapping[str, Any]:
+    def call(
+        self, args: Mapping[str, Any], context: ToolContext
+    ) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         """Do it, on a thread that may block, and return plain values for the model.
+
+        An awaitable of them is awaited on the loop of async tools; no thread waits for it. When the call is
+        given up, its task is cancelled.
 
         Raises:
             ToolArgumentError: The arguments do not fit; the model is told how.
