@@ -1,11 +1,11 @@
 """Whether a batch may be committed to a stream: the rules of claims and positions, the same for every log."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from intermission_storage.errors import ConflictError, StaleClaimError
-from intermission_storage.record import IndexEntry
+from intermission_storage.record import IndexEntry, Record
 
 __all__ = ["HeldError", "Position", "Request", "admit", "token_after"]
 
@@ -36,6 +36,7 @@ class Request:
     release: bool = False
     put: Sequence[IndexEntry] = ()
     drop: Sequence[IndexEntry] = ()
+    also: Mapping[str, Sequence[Record]] = field(default_factory=dict[str, Sequence[Record]])
 
 
 class HeldError(Exception):

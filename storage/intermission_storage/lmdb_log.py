@@ -91,6 +91,10 @@ class LmdbEventLog:
             job.rest = request = Request(stream, **options)
             request.expected, request.token = expected, token
             check_batch(request, records)
+            job.also = [
+                (name, digest(name), [encode_record(record) for record in more])
+                for name, more in request.also.items()
+            ]
             gone = [index_change(stream, entry, gone=True) for entry in request.drop]
             job.index = [index_change(stream, entry, gone=False) for entry in request.put] + gone
         self._submit(job)
@@ -197,6 +201,7 @@ class LmdbEventLog:
         # If it is closed just here, the writer commits the job or refuses it, before or after what `close`
         # waits for. No lock makes the two steps one: a signal handler could not close the log under it.
         size = sum(map(len, job.records)) + sum(len(change.value or b"") for change in job.index)
+        size += sum(sum(map(len, records)) for _, _, records in job.also)
         writer.submit(job, size)
 
     def _check_open(self) -> None:

@@ -37,6 +37,11 @@ class _Stream:
     segments: list[bytes] = field(default_factory=list[bytes])
     index: set[_IndexKey] = field(default_factory=set[_IndexKey])
 
+    def extend(self, records: list[bytes]) -> None:
+        self.position.last += len(records)
+        self.lasts.append(self.position.last)
+        self.segments.append(encode_segment(records))
+
 
 class _Store:
     """What the logs share that were made of each other."""
@@ -79,10 +84,11 @@ class MemoryEventLog:
             check_index_key(entry.index, entry.key)
         encoded = [encode_record(record) for record in records]
         values = [encode_value({"value": entry.value}) for entry in request.put]
+        also = {name: [encode_record(record) for record in more] for name, more in request.also.items()}
         with self._store.changed:
             self._check_open()
             try:
-                outcome: Appended | StorageError = self._commit(request, encoded, values)
+                outcome: Appended | StorageError = self._commit(request, encoded, values, also)
             except StorageError as refused:
                 outcome = refused
             self._store.changed.notify_all()
@@ -180,16 +186,20 @@ class MemoryEventLog:
     ) -> None:
         self.close()
 
-    def _commit(self, request: Request, records: list[bytes], values: list[bytes]) -> Appended:
+    def _commit(
+        self, request: Request, records: list[bytes], values: list[bytes], also: dict[str, list[bytes]]
+    ) -> Appended:
         self._admit(request)
+        for other in also:
+            self._admit(Request(other))
         stream = self._store.streams.setdefault(request.stream, _Stream())
         position = stream.position
         if request.claim:
             position.token, position.owner = next(self._store.tokens), self._owner
         if records:
-            position.last += len(records)
-            stream.lasts.append(position.last)
-            stream.segments.append(encode_segment(records))
+            stream.extend(records)
+        for other, more in also.items():
+            self._store.streams.setdefault(other, _Stream()).extend(more)
         for entry, value in zip(request.put, values, strict=True):
             self._put(request.stream, (entry.index, entry.key), value)
         for entry in request.drop:
