@@ -74,13 +74,18 @@ def from_all_senders(send: list[User], deliver: Callable[[User], None]) -> None:
 class Delivery:
     """Tells one actor after another, and counts by message what came of it."""
 
-    def __init__(self, *refs: ActorRef[Any]) -> None:
+    def __init__(self, *refs: ActorRef[Any], here: bool = False) -> None:
         self.refs = list(refs)
         self.refused: list[User] = []
+        self.here = here  # whether the odd senders handle what they send, if the actor is idle
 
     def __call__(self, message: User) -> None:
+        ref = self.refs[message.number % len(self.refs)]
         try:
-            self.refs[message.number % len(self.refs)].tell(message)
+            if self.here and message.sender % 2:
+                ref.tell_here(message)
+            else:
+                ref.tell(message)
         except ActorDeadError:
             self.refused.append(message)
 
@@ -104,20 +109,44 @@ def assert_in_order(got: list[User]) -> None:
 
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("actors", [1, 50])
+@pytest.mark.parametrize("here", [False, True], ids=["by-the-dispatcher", "by-the-senders-too"])
 def test_all_messages_of_all_senders_arrive_once_and_in_order_by_sender_and_lane(
-    threads: int, actors: int
+    threads: int, actors: int, here: bool
 ) -> None:
     collected: list[list[User]] = [[] for _ in range(actors)]
     sent = messages()
     with ActorSystem(dispatcher=Dispatcher(threads=threads)) as system:
         refs = [system.start(Collector, got) for got in collected]
-        from_all_senders(sent, Delivery(*refs))
+        from_all_senders(sent, Delivery(*refs, here=here))
         for ref in refs:
             ref.ask(User(SENDERS, 0))
     for got in collected:
         assert_in_order(got)
     everything = [message for got in collected for message in got if message.sender < SENDERS]
     assert Counter(everything) == Counter(sent)
+
+
+def test_an_idle_actor_handles_what_is_told_here_on_the_senders_thread_and_a_busy_one_on_its_own() -> None:
+    handled: list[str] = []
+    gate = Gate()
+
+    class Where(Actor):
+        def on_receive(self, message: object) -> None:
+            if message == "wait":
+                gate.wait()
+            handled.append(threading.current_thread().name)
+
+    with ActorSystem(dispatcher=Dispatcher(name="pool")) as system:
+        ref = system.start(Where)
+        ref.ask("warm")
+        system.start(Collector, []).ask(User(0, 0))  # the one thread has left the first actor
+        ref.tell_here("idle")
+        ref.tell("wait")
+        gate.arrived()
+        ref.tell_here("busy")
+        gate.open()
+    here = threading.current_thread().name
+    assert [name == here for name in handled] == [False, True, False, False]
 
 
 def test_restarts_in_the_middle_lose_and_double_nothing() -> None:

@@ -6,15 +6,12 @@ for `yield from`: they give each effect's answer its type.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from intermission.content import FunctionCall, FunctionResponse
 from intermission.events import Event
 from intermission.models.base import Model, ModelRequest, ModelResponse
 from intermission.tools.base import Tool
-
-if TYPE_CHECKING:
-    from intermission.agents.base import BaseAgent
 
 __all__ = [
     "Call",
@@ -25,6 +22,7 @@ __all__ = [
     "Fork",
     "Generated",
     "RunAgent",
+    "Runnable",
     "Steps",
     "call_model",
     "call_tools",
@@ -66,11 +64,24 @@ class CallTools:
     tools: Mapping[str, Tool]
 
 
+class Runnable(Protocol):
+    """An agent, as an effect names it: `BaseAgent`."""
+
+    @property
+    def name(self) -> str:
+        """The agent's name."""
+        ...
+
+    def run(self, context: Any, /) -> "Steps":
+        """See `BaseAgent.run`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RunAgent:
     """Run another agent to its end, on this one's branch. The answer is `None`."""
 
-    agent: "BaseAgent"
+    agent: Runnable
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +91,7 @@ class Fork:
     The first error of one ends the others, and is raised here once they have left.
     """
 
-    agents: Sequence["BaseAgent"]
+    agents: Sequence[Runnable]
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,16 @@ class Dispatcher:
         if self.closed:
             self._finish()
 
+    def activate_here(self, item: Activatable) -> None:
+        """Call `item.activate()` on the calling thread, which is none of the dispatcher's and may block."""
+        before = _thread.seat
+        seat = _thread.seat = Seat(self)
+        seat.item = item
+        try:
+            _activate(item)
+        finally:
+            _thread.seat = before
+
     @contextmanager
     def blocking(self) -> Generator[None]:
         """Have one more thread while the block lasts, since the calling one waits for something."""

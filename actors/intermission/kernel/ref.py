@@ -216,6 +216,17 @@ class ActorRef(pykka.ActorRef[A]):
             raise self._unreachable()
         mailbox.put(Envelope(message, NOBODY))
 
+    def tell_here(self, message: Any) -> None:
+        """As `tell`; if the actor is idle, it handles the message, and what comes meanwhile, on this thread.
+
+        Raises:
+            ActorDeadError, SystemForkedError: As `tell`.
+        """
+        mailbox = self.mailbox
+        if mailbox.stopped or mailbox.dispatcher.mark is not process.mark:
+            raise self._unreachable()
+        mailbox.put_here(Envelope(message, NOBODY))
+
     @overload
     def ask(
         self, message: Any, timeout: float | None = 30.0, *, block: Literal[False]
