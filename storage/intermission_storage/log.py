@@ -80,8 +80,9 @@ class EventLog(Protocol):
             LogClosedError: The log is closed. `done` is not called; it may be called with this error if the
                 log is closed during the call.
             LogReadOnlyError: The log is open for reading only. `done` is not called.
-            ValueError: There is nothing to do, `claim` comes with a `token`, `also` names the batch's own stream,
-                or one without records, or the key of an index entry has more than 16 texts. `done` is not called.
+            ValueError: There is nothing to do, `claim` comes with a `token`, `also` names the batch's own
+                stream, or one without records, or the key of an index entry has more than 16 texts.
+                `done` is not called.
         """
         ...
 

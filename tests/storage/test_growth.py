@@ -157,7 +157,7 @@ def test_what_goes_to_other_streams_stays_with_its_batch_when_batches_are_tried_
     assert outcomes.errors() == {"large": "LogFullError", "c": "LogFullError"}
     with LmdbEventLog(tmp_path / "log") as log:
         assert numbers(log.read("shared")) == [0, 2]
-        assert sorted(log.streams()) == ["a", "b", "shared"]
+        assert sorted(log.streams()) == ["a", "b", "gate", "shared"]
 
 
 @pytest.mark.scenario("E7")
