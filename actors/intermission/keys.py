@@ -34,6 +34,16 @@ class SessionKey:
         """The name of the session's stream in the log; no two keys share one, whatever their characters."""
         return _stream(self.app, self.user_id, self.session_id)
 
+    @property
+    def user_stream(self) -> str:
+        """The name of the stream of what belongs to the user, in all sessions of the app."""
+        return _stream(self.app, self.user_id)
+
+    @property
+    def app_stream(self) -> str:
+        """The name of the stream of what belongs to the app."""
+        return _stream(self.app)
+
 
 @functools.lru_cache(maxsize=65536)
 def _stream(*parts: str) -> str:

@@ -32,6 +32,7 @@ from intermission.sessions.catalog import Sessions
 from intermission.sessions.directory import Directory
 from intermission.sessions.host import Host
 from intermission.sessions.reading import events_after
+from intermission.sessions.shared_state import SharedState
 from intermission.sessions.system import Sessioned, SessionSystem
 from intermission_storage import EventLog, LmdbEventLog
 
@@ -52,6 +53,8 @@ class Runner:
         max_queued: How many runs may wait in one session; one more is an `OverloadedError`.
         resident_sessions: How many sessions with nothing to do stay in memory. The others come back from
             the log when they are needed.
+        auto_create: Whether a run of a session that is missing creates it. If not, it is a
+            `SessionNotFoundError` of the run's start, and nothing is stored.
         switch_interval: Seconds after which Python lets another thread run, for the whole process. A Python
             thread that computes without a pause holds up all others for 0.005 each time they are woken, by
             default; 0.0005 makes that bearable. `None` leaves it as it is.
@@ -76,6 +79,7 @@ class Runner:
         worker_wait: float = 30.0,
         max_queued: int = 1000,
         resident_sessions: int = 10_000,
+        auto_create: bool = True,
         switch_interval: float | None = None,
     ) -> None:
         if log is None:
@@ -106,7 +110,16 @@ class Runner:
             scopes=ScopeHost(timer, pool),
         )
         self._directory = Directory(self._start_session, max_queued=max_queued, resident=resident_sessions)
-        self._host = Host(app, self._log, self._services, self._directory, self.system.topics.publish)
+        shared = SharedState(self._log)
+        self._host = Host(
+            app,
+            self._log,
+            self._services,
+            self._directory,
+            self.system.topics.publish,
+            shared,
+            auto_create,
+        )
         self._closing = threading.RLock()  # a second closer must not close the log under the first
         self.sessions = Sessions(app.name, self._log, self._directory)
         if switch_interval is not None:

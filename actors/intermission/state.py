@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, Self
 
 from intermission.content import plain_copy
 
-__all__ = ["APP", "TEMP", "USER", "Operation", "State", "StateChange", "apply_change"]
+__all__ = ["APP", "TEMP", "USER", "Operation", "Scopes", "State", "StateChange", "apply_change", "own_change"]
 
 APP = "app:"
 USER = "user:"
 TEMP = "temp:"
+_PREFIXES = (APP, USER, TEMP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,44 @@ def apply_change(
             state[operation.key] = operation.apply(state.get(operation.key))
         except TypeError:
             continue
+
+
+def own_change(delta: Mapping[str, Any], operations: tuple[Operation, ...]) -> StateChange:
+    """Return what of a change belongs to the session itself: to no app, user or run."""
+    if not (delta or operations):
+        return StateChange({}, ())
+    return StateChange(
+        {key: value for key, value in delta.items() if not key.startswith(_PREFIXES)},
+        tuple(one for one in operations if not one.key.startswith(_PREFIXES)),
+    )
+
+
+class Scopes(Mapping[str, Any]):
+    """The states of a session, its user and its app as one: a key's prefix says in which of them it stands.
+
+    Args:
+        session: The session's own.
+        user: Its user's; the keys begin with `user:`.
+        app: Its app's; the keys begin with `app:`.
+    """
+
+    __slots__ = ("_app", "_session", "_user")
+
+    def __init__(self, session: Mapping[str, Any], user: Mapping[str, Any], app: Mapping[str, Any]) -> None:
+        self._session = session
+        self._user = user
+        self._app = app
+
+    def __getitem__(self, key: str) -> Any:
+        if key.startswith(USER):
+            return self._user[key]
+        return (self._app if key.startswith(APP) else self._session)[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._session, *self._user, *self._app])
+
+    def __len__(self) -> int:
+        return len(self._session) + len(self._user) + len(self._app)
 
 
 class State(MutableMapping[str, Any]):

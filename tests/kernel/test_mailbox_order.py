@@ -145,8 +145,9 @@ def test_an_idle_actor_handles_what_is_told_here_on_the_senders_thread_and_a_bus
         gate.arrived()
         ref.tell_here("busy")
         gate.open()
+        ref.ask("last")
     here = threading.current_thread().name
-    assert [name == here for name in handled] == [False, True, False, False]
+    assert [name == here for name in handled] == [False, True, False, False, False]
 
 
 def test_restarts_in_the_middle_lose_and_double_nothing() -> None:

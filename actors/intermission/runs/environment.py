@@ -1,6 +1,7 @@
 """`Environment`: what the strands of one run share."""
 
 import itertools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.messages import AgentDone, Append
 from intermission.runs.services import Services
 from intermission.runs.signals import RunOver
-from intermission.state import TEMP, State
+from intermission.state import TEMP, State, apply_change
 from intermission_storage import Kind, Record
 
 __all__ = ["Environment"]
@@ -48,7 +49,9 @@ class Environment:
         self.events = events
         self._session = session
         self._committed = committed
-        self._temp: dict[str, Any] = {}
+        given = run.state_delta.items()
+        self._temp = {key: value for key, value in given if key.startswith(TEMP) and value is not None}
+        self._temp_changing = threading.Lock()  # parallel branches may
         self._model_calls = itertools.count(1)
         self.extra = {
             "session": run.key.session_id,
@@ -115,21 +118,18 @@ class Environment:
         """Return the event with the changes of a state on it; what is `temp:` stays in the run."""
         delta, operations = state.take()
         delta |= event.actions.state_delta
-        if not (delta or operations):
+        if not (delta or operations or event.actions.state_operations):
             return event
+        operations = (*event.actions.state_operations, *operations)
         temp = {key: delta.pop(key) for key in list(delta) if key.startswith(TEMP)}
-        for operation in operations:
-            if operation.key.startswith(TEMP):
-                temp[operation.key] = operation.apply(self._temp.get(operation.key))
-                self._temp[operation.key] = temp[operation.key]
-        self._temp.update(temp)
+        passing = tuple(one for one in operations if one.key.startswith(TEMP))
+        if temp or passing:
+            with self._temp_changing:
+                changed = dict(self._temp)
+                apply_change(changed, temp, passing)
+                self._temp = changed
         stored = tuple(one for one in operations if not one.key.startswith(TEMP))
-        actions = replace(
-            event.actions,
-            state_delta=delta,
-            state_operations=(*event.actions.state_operations, *stored),
-        )
-        return replace(event, actions=actions)
+        return replace(event, actions=replace(event.actions, state_delta=delta, state_operations=stored))
 
     def at_once(self, calls: Sequence[FunctionCall]) -> Sequence[FunctionCall]:
         """Return which calls of a turn begin at once."""

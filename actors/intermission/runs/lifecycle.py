@@ -20,6 +20,7 @@ from intermission.runs.result import CancelSource, RunResult, RunStatus, Verdict
 from intermission.runs.services import Services
 from intermission.runs.stream import Author, ReadBack, Stream
 from intermission.runs.work import Work
+from intermission.state import TEMP
 
 __all__ = ["Lifecycle", "Port", "RunState"]
 
@@ -101,6 +102,11 @@ class Lifecycle:
         self._listeners: list[Callable[[], None]] = []
 
     # What anybody may ask.
+
+    @property
+    def stored_delta(self) -> dict[str, Any]:
+        """The changes of the state that come with the message, but for those that only the run sees."""
+        return {key: value for key, value in self.state_delta.items() if not key.startswith(TEMP)}
 
     @property
     def state(self) -> str:

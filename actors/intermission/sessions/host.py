@@ -8,6 +8,7 @@ from intermission.agents.app import App
 from intermission.keys import SessionKey
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.services import Services
+from intermission.sessions.shared_state import SharedState
 from intermission_storage import EventLog
 
 __all__ = ["Host", "Registry"]
@@ -43,6 +44,8 @@ class Host:
         services: What the runs share.
         registry: The directory.
         publish: Tells subscribers of the actor system what happens.
+        shared: The state of the app and of its users.
+        auto_create: Whether a run creates its session if that is missing.
     """
 
     app: App
@@ -50,3 +53,5 @@ class Host:
     services: Services
     registry: Registry
     publish: Callable[[object], None]
+    shared: SharedState
+    auto_create: bool = True

@@ -1,7 +1,7 @@
 """What a session writes to its stream: which records there are, and event ↔ record."""
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from intermission.content import plain_copy
@@ -78,9 +78,14 @@ def run_ended(invocation_id: str, verdict: Verdict, time: float, *, open_calls: 
     return Record(Kind.RUN_ENDED, data)
 
 
-def state_set(delta: Mapping[str, Any], time: float) -> Record:
-    """The state was changed from outside of all runs."""
-    return Record(Kind.STATE_SET, {"delta": plain_copy(delta), "timestamp": time})
+def state_set(
+    delta: Mapping[str, Any], time: float, operations: Sequence[Mapping[str, Any]] = ()
+) -> Record:
+    """The state was changed: that of a session from outside of all runs, or that of a user or an app."""
+    data = {"delta": plain_copy(delta), "timestamp": time}
+    if operations:
+        data["operations"] = plain_copy(operations)
+    return Record(Kind.STATE_SET, data)
 
 
 def event_record(event: Event) -> Record:
@@ -95,9 +100,9 @@ def event_of(record: Record) -> Event:
     return Event.from_dict({**record.data, "seq": record.seq})
 
 
-def session_entry(key: SessionKey) -> IndexEntry:
-    """A session's entry in the index of all sessions."""
-    return IndexEntry(SESSIONS, (key.app, key.user_id, key.session_id))
+def session_entry(key: SessionKey, time: float) -> IndexEntry:
+    """A session's entry in the index of all sessions, with the time of its creation."""
+    return IndexEntry(SESSIONS, (key.app, key.user_id, key.session_id), {"created": time})
 
 
 def open_run(key: SessionKey, invocation_id: str) -> IndexEntry:

@@ -1,11 +1,11 @@
 """`RunKeeper`: the half of a session's actor that keeps the run under way, from its beginning to its end."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from intermission.errors import SessionBusyError
+from intermission.errors import SessionBusyError, SessionNotFoundError
 from intermission.events import Event, Usage
 from intermission.kernel.actor import Actor, ActorCrashError
 from intermission.kernel.promise import Promise
@@ -25,6 +25,7 @@ from intermission.sessions.reading import events_of_run
 from intermission.sessions.records import event_of
 from intermission.sessions.view import SessionView
 from intermission.sessions.writer import SessionWriter
+from intermission.state import Scopes
 from intermission_storage import (
     Appended,
     ClaimedError,
@@ -78,6 +79,10 @@ class RunKeeper(Actor):
     def _load_or_claim(self, current: CurrentRun) -> None:
         if self._view is None:
             self._load()
+        elif self._view.position == 0 and not self._host.auto_create:
+            self._view = None  # somebody else may create it
+            error = SessionNotFoundError(self._key.app, self._key.user_id, self._key.session_id)
+            self._leave_unwritten(current, current.run.decide(Verdict(RunStatus.FAILED, error=error)))
         else:
             current.phase = Phase.CLAIMING
             self._writer.begin(current, self._view)
@@ -148,11 +153,20 @@ class RunKeeper(Actor):
             current.run,
             self._host.services,
             self.actor_ref,
-            lambda: view.state,
+            self._state_of(view),
             view.events,
         )
         current.agent = self.system.start(AgentActor, environment, self._host.app.root_agent)
         current.agent.tell(Begin())
+
+    def _state_of(self, view: SessionView) -> Callable[[], Scopes]:
+        key, shared = self._key, self._host.shared
+        shared.changed((key.user_stream, key.app_stream))  # other processes may have changed it since
+
+        def state() -> Scopes:
+            return Scopes(view.state, shared.of(key.user_stream), shared.of(key.app_stream))
+
+        return state
 
     def _paid(self, outcome: Appended | StorageError) -> None:
         """The end that was owed is in the log, or cannot be brought there yet."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from intermission.events import Event
 from intermission.sessions.records import event_of
-from intermission.state import Operation, apply_change
+from intermission.state import Operation, apply_change, own_change
 from intermission_storage import EventLog, Kind, Record
 
 __all__ = ["SessionView"]
@@ -56,13 +56,13 @@ class SessionView:
                 events.append(event)
                 actions = event.actions
                 if actions.state_delta or actions.state_operations:
-                    apply_change(self.state, actions.state_delta, actions.state_operations)
+                    apply_change(self.state, *own_change(actions.state_delta, actions.state_operations))
             elif record.kind == Kind.STATE_SET:
                 operations = tuple(map(Operation.from_dict, record.data.get("operations", ())))
-                apply_change(self.state, record.data["delta"], operations)
+                apply_change(self.state, *own_change(record.data["delta"], operations))
             elif record.kind == Kind.SESSION_CREATED:
                 self.identity = record.data["id"]
-                apply_change(self.state, record.data.get("state", {}))
+                apply_change(self.state, *own_change(record.data.get("state", {}), ()))
         self.events += events
         return events
 

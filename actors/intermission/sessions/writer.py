@@ -21,6 +21,7 @@ from intermission.sessions.records import (
     session_created,
     session_entry,
 )
+from intermission.sessions.shared_state import shared_records
 from intermission_storage import Appended, IndexEntry, Record, StorageError
 
 if TYPE_CHECKING:
@@ -63,13 +64,13 @@ class SessionWriter:
             author="user",
             timestamp=now,
             content=run.message,
-            actions=EventActions(state_delta=run.state_delta),
+            actions=EventActions(state_delta=run.stored_delta),
         )
         records = [run_started(run.invocation_id, now), event_record(message)]
         entries = [open_run(self._key, run.invocation_id)]
         if view.position == 0:
             records.insert(0, session_created(self._key, now))
-            entries.append(session_entry(self._key))
+            entries.append(session_entry(self._key, now))
         batch = Batch(Purpose.BEGIN, records, current)
         self._submit(batch, claim=True, expected=view.position, put=entries)
 
@@ -160,7 +161,11 @@ class SessionWriter:
         put: Sequence[IndexEntry] = (),
         drop: Sequence[IndexEntry] = (),
     ) -> None:
+        also = shared_records(self._key, batch.records)
+
         def done(outcome: Appended | StorageError) -> None:
+            if also and isinstance(outcome, Appended):
+                self._host.shared.changed(also)
             try:
                 self._stored(batch, outcome)
             except pykka.ActorDeadError:
@@ -176,4 +181,5 @@ class SessionWriter:
             release=release,
             put=put,
             drop=drop,
+            also=also,
         )
