@@ -206,7 +206,9 @@ class LmdbEventLog:
             self._check_open()
         # If it is closed just here, the writer commits the job or refuses it, before or after what `close`
         # waits for. No lock makes the two steps one: a signal handler could not close the log under it.
-        size = sum(map(len, job.records)) + sum(len(change.value or b"") for change in job.index)
+        size = sum(map(len, job.records))
+        if job.index:
+            size += sum(len(change.value or b"") for change in job.index)
         writer.submit(job, size)
 
     def _check_open(self) -> None:

@@ -199,7 +199,11 @@ class LmdbStore:
                 job.outcome = failed
         self.commits.notify()
         for job in jobs:
-            _report(job)
+            assert job.outcome is not None
+            try:
+                job.done(job.outcome)
+            except BaseException:  # noqa: BLE001 - it is logged, and the thread goes on
+                _log_failure(job)
 
     def _commit_together(self, jobs: Sequence[Job]) -> None:
         self._last_transaction = self.environment.write(
@@ -244,19 +248,17 @@ class Commits:
         self._changed.wait_until(lambda: self._count != count, timeout)
 
 
-def _report(job: Job) -> None:
-    assert job.outcome is not None
-    try:
-        job.done(job.outcome)
-    except BaseException:
-        # Whoever listens to the log lines may fail as well, and the thread must go on.
-        with contextlib.suppress(BaseException):
-            logger.exception("what waited for a commit of stream %r failed", job.stream)
+def _log_failure(job: Job) -> None:
+    # Whoever listens to the log lines may fail as well, and the thread must go on.
+    with contextlib.suppress(BaseException):
+        logger.exception("what waited for a commit of stream %r failed", job.stream)
 
 
 def _refuse(job: Job) -> None:
-    job.outcome = LogClosedError("the event log was closed; nothing was written")
-    _report(job)
+    try:
+        job.done(LogClosedError("the event log was closed; nothing was written"))
+    except BaseException:  # noqa: BLE001 - it is logged, and the thread goes on
+        _log_failure(job)
 
 
 def _parts(jobs: Sequence[Job]) -> list[list[Job]]:
