@@ -210,12 +210,15 @@ def check_batch(request: Request, records: Sequence[Record]) -> None:
         raise ValueError("take_over goes with claim")
 
 
-def check_index_key(index: str, key: Sequence[str]) -> None:
+def check_index_key(index: str, key: object) -> None:
     """Refuse the key of an index entry, or its first texts, if a store might have no room for it.
 
     Raises:
+        TypeError: It is no tuple of texts.
         ValueError: It has too many texts.
     """
+    if not (isinstance(key, tuple) and all(isinstance(text, str) for text in key)):
+        raise TypeError(f"a key of index {index!r} is {key!r}, which is no tuple of texts")
     if len(key) > _MAX_KEY_TEXTS:
         raise ValueError(f"a key of index {index!r} has {len(key)} texts, more than {_MAX_KEY_TEXTS} texts")
 
