@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias, TypedDict, Unpack
+from typing import Protocol, Self, TypeAlias, TypedDict, Unpack, cast
 
 from intermission_storage.admission import Request
 from intermission_storage.errors import StorageError
@@ -217,10 +217,11 @@ def check_index_key(index: str, key: object) -> None:
         TypeError: It is no tuple of texts.
         ValueError: It has too many texts.
     """
-    if not (isinstance(key, tuple) and all(isinstance(text, str) for text in key)):
+    texts = cast("tuple[object, ...]", key)
+    if not (isinstance(key, tuple) and all(isinstance(text, str) for text in texts)):
         raise TypeError(f"a key of index {index!r} is {key!r}, which is no tuple of texts")
-    if len(key) > _MAX_KEY_TEXTS:
-        raise ValueError(f"a key of index {index!r} has {len(key)} texts, more than {_MAX_KEY_TEXTS} texts")
+    if len(texts) > _MAX_KEY_TEXTS:
+        raise ValueError(f"a key of index {index!r} has {len(texts)} texts, more than {_MAX_KEY_TEXTS} texts")
 
 
 def waited(submit: Callable[[Done], None]) -> Appended:
