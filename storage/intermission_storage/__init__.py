@@ -17,6 +17,7 @@ lmdb_log.py          LmdbEventLog: on disk
   lmdb_gate.py         no transaction while the map changes
   lmdb_file.py         a file that was cut short
   lmdb_owners.py       which processes live
+  lmdb_turn.py         which process may write, and how long the others wait
   lmdb_schema.py       databases and keys
 """
 
@@ -26,6 +27,7 @@ from intermission_storage.errors import (
     ClaimedError,
     ConflictError,
     EncodingError,
+    LogBusyError,
     LogClosedError,
     LogCorruptError,
     LogForkedError,
@@ -53,6 +55,7 @@ __all__ = [
     "IndexEntry",
     "Kind",
     "LmdbEventLog",
+    "LogBusyError",
     "LogClosedError",
     "LogCorruptError",
     "LogForkedError",

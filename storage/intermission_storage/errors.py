@@ -4,6 +4,7 @@ StorageError
 ├── ClaimedError         somebody who lives holds the stream
 ├── ConflictError        the stream does not end where the writer expects it
 ├── EncodingError        a value would not come back equal (also a TypeError)
+├── LogBusyError         another process has the turn to write for too long
 ├── LogClosedError       the log was closed before the call
 ├── LogCorruptError      the file is not an event log, or is damaged
 ├── LogForkedError       the log was opened before the process forked
@@ -13,12 +14,15 @@ StorageError
 └── StaleClaimError      the claim under which the append was made has been lost
 """
 
+import os
+
 from intermission_storage.record import Owner
 
 __all__ = [
     "ClaimedError",
     "ConflictError",
     "EncodingError",
+    "LogBusyError",
     "LogClosedError",
     "LogCorruptError",
     "LogForkedError",
@@ -74,6 +78,25 @@ class EncodingError(StorageError, TypeError):
             "and lists and string-keyed dicts of these. Nothing was written."
         )
         self.path = path
+
+
+class LogBusyError(StorageError):
+    """Another process has the turn to write for too long: it was stopped, or hangs, inside a commit.
+
+    Nothing was written, and the same append may be tried again. Reading still works.
+
+    Attributes:
+        pid: That process, as it knows itself; `None` if that could not be told.
+    """
+
+    def __init__(self, path: os.PathLike[str], *, seconds: float, pid: int | None) -> None:
+        who = "another process" if pid is None else f"process {pid}"
+        super().__init__(
+            f"{who} has kept the turn to write {os.fspath(path)} for {seconds:g} s, and was probably stopped "
+            "inside a commit. Let it go on (kill -CONT) or end it (kill -KILL), then try again. Nothing was "
+            "written."
+        )
+        self.pid = pid
 
 
 class LogClosedError(StorageError):

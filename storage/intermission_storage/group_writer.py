@@ -91,18 +91,15 @@ class GroupWriter(Generic[JobT]):
         mark.reached.wait(timeout)
 
     def _run(self) -> None:
-        size = 1
+        size, take = 1, self._jobs.get_nowait
         while not self._ended:
             group = [self._jobs.get()]
             if self._jobs.qsize() + 1 < size:
                 # Those whose jobs were just committed come back one by one. Without this pause two half
                 # groups would take turns. Nobody who is alone, or already back, is delayed by it.
                 time.sleep(_LINGER)  # noqa: TID251 - a linger is what this is, and nobody can tell its end
-            try:
-                while len(group) < _MAX_GROUP:
-                    group.append(self._jobs.get_nowait())
-            except Empty:
-                pass
+            # Nobody else takes from the queue, so as many are there.
+            group += [take() for _ in range(min(self._jobs.qsize(), _MAX_GROUP - 1))]
             jobs = [job for job in group if not isinstance(job, _Mark)]
             size = len(jobs)
             self._room.wake()

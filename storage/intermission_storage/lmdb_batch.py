@@ -96,13 +96,17 @@ class LmdbBatch:
         Raises:
             StorageError: The job is refused; nothing of it was done.
         """
-        position = self._position(job.key)
+        position = self._positions.get(job.key) or self._position(job.key)
         if job.token != (position.token or None) or job.expected not in {None, position.last}:
             self._admit(job.rest or Request(job.stream, job.expected, job.token), position)
         elif position.last and job.rest is None:
             # Nearly all jobs are this one: the next records of a stream, from whom they may come.
             position.last += len(job.records)
-            self._segments.setdefault(job.key, []).extend(job.records)
+            segment = self._segments.get(job.key)
+            if segment is None:
+                self._segments[job.key] = [*job.records]
+            else:
+                segment.extend(job.records)
             return Appended(position.last, job.token)
         for name, key, _ in job.also:  # before anything is written
             self._admit(Request(name), self._position(key))
@@ -133,9 +137,7 @@ class LmdbBatch:
         self.certain = self.certain or bool(self._segments)
 
     def _position(self, stream: bytes) -> Position[PackedOwner]:
-        position = self._positions.get(stream)
-        if position is None:
-            position = self._positions[stream] = self._databases.position(self._transaction, stream)
+        position = self._positions[stream] = self._databases.position(self._transaction, stream)
         return position
 
     def _admit(self, request: Request, position: Position[PackedOwner]) -> None:

@@ -26,6 +26,7 @@ from intermission_storage.lmdb_file import (
     reserve_lock_file,
 )
 from intermission_storage.lmdb_gate import TransactionGate
+from intermission_storage.lmdb_turn import WriteTurn
 
 __all__ = ["LmdbEnvironment"]
 
@@ -68,6 +69,7 @@ class LmdbEnvironment:
 
     Args:
         path: The directory.
+        turn: Taken for each write transaction.
         map_size: Bytes of address space to begin with. The file grows only with what is in it.
         max_size: Bytes that the map may grow to; `None` for no limit but the disk's.
         sync: Whether a commit is on the disk when it returns.
@@ -75,9 +77,17 @@ class LmdbEnvironment:
     """
 
     def __init__(
-        self, path: Path, *, map_size: int, max_size: int | None, sync: bool, read_only: bool
+        self,
+        path: Path,
+        turn: WriteTurn,
+        *,
+        map_size: int,
+        max_size: int | None,
+        sync: bool,
+        read_only: bool,
     ) -> None:
         self.path = path
+        self._turn = turn
         self.read_only = read_only
         self._max_size = max_size
         self._pid = os.getpid()
@@ -169,12 +179,18 @@ class LmdbEnvironment:
             reserve: Whether to go beyond `max_size` if need be: for work that makes room, and for little.
 
         Raises:
+            LogBusyError: Another process keeps the turn to write. Nothing was begun.
             StorageError: The transaction was rolled back.
         """
         self.check_usable()
         aged = False
         while True:
-            transaction = self._begin(write=True)
+            self._turn.take()
+            try:
+                transaction = self._begin(write=True)
+            except BaseException:
+                self._turn.give_back()
+                raise
             try:
                 result = work(transaction)
                 transaction.commit()
@@ -186,6 +202,7 @@ class LmdbEnvironment:
             finally:
                 transaction.abort()  # nothing, after a commit
                 self._gate.leave()
+                self._turn.give_back()
             if not self._grow(reserve=reserve):
                 if reserve or aged:
                     raise self._full() from full

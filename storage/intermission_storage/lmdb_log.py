@@ -21,6 +21,7 @@ from intermission_storage.record import Appended, Head, IndexEntry, Owner, Recor
 __all__ = ["LmdbEventLog"]
 
 _MAP_SIZE = 64 << 30  # bytes of address space, not of disk
+_TURN_TIMEOUT = 30.0  # seconds
 _POLL = 0.02  # seconds between looks for what another process has committed
 
 
@@ -38,6 +39,8 @@ class LmdbEventLog:
         map_size: Bytes of address space to begin with; the file grows only with what is in it.
         max_size: Bytes that the log may grow to, beyond which an append is a `LogFullError`; `None` for no
             limit but the disk's.
+        turn_timeout: How many seconds an append waits for another process to end its commit, before it is a
+            `LogBusyError`.
         read_only: Only read: an append is a `LogReadOnlyError`, and a log that is not there is not created.
 
     Raises:
@@ -45,8 +48,9 @@ class LmdbEventLog:
         LogVersionError: A newer version of this library wrote the log.
         LogReadOnlyError: The directory cannot be written, and `read_only` was not given.
         LogForkedError: This process is a fork of one that has opened the log.
+        LogBusyError: Another process keeps the turn to write for too long.
         StorageError: The log cannot be opened.
-        ValueError: It is open in this process with another `sync` or `max_size`.
+        ValueError: It is open in this process with another `sync`, `max_size` or `turn_timeout`.
     """
 
     def __init__(
@@ -56,12 +60,20 @@ class LmdbEventLog:
         sync: bool = True,
         map_size: int = _MAP_SIZE,
         max_size: int | None = None,
+        turn_timeout: float = _TURN_TIMEOUT,
         read_only: bool = False,
     ) -> None:
+        if not turn_timeout >= 0:
+            raise ValueError(f"turn_timeout is {turn_timeout}: it is a number of seconds, and not below 0")
         self.path = Path(path)
         self._read_only = read_only
         self._store = STORES.take(
-            self.path, sync=sync, map_size=map_size, max_size=max_size, read_only=read_only
+            self.path,
+            sync=sync,
+            map_size=map_size,
+            max_size=max_size,
+            read_only=read_only,
+            turn_timeout=turn_timeout,
         )
         self._reader = LmdbReader(self._store)
         self._closing = threading.RLock()  # a second closer returns when the first has closed
@@ -174,8 +186,6 @@ class LmdbEventLog:
             self._closed = True
             # Each step can be done again: a signal handler may close inside this close, or raise out of it.
             if not (self._read_only or self._done):
-                self._store.finish_owner(self._opened)
-            if not (self._read_only or self._done):
                 self._store.close_owner(self._opened)
             if not self._done:
                 STORES.give_back(self._store)
@@ -200,8 +210,11 @@ class LmdbEventLog:
             self._check_open()
         # If it is closed just here, the writer commits the job or refuses it, before or after what `close`
         # waits for. No lock makes the two steps one: a signal handler could not close the log under it.
-        size = sum(map(len, job.records)) + sum(len(change.value or b"") for change in job.index)
-        size += sum(sum(map(len, records)) for _, _, records in job.also)
+        size = sum(map(len, job.records))
+        if job.index:
+            size += sum(len(change.value or b"") for change in job.index)
+        if job.also:
+            size += sum(sum(map(len, records)) for _, _, records in job.also)
         writer.submit(job, size)
 
     def _check_open(self) -> None:

@@ -4,6 +4,9 @@ Each process that opens a log takes a number that no other had, and locks the by
 file `owners.lock`. The lock belongs to the open file, not to the process: the system gives it back when the
 process is gone, however it went, and nobody else who opens and closes the file, to copy it perhaps, gives it
 back by that. A forked child would have the open file, too, so it closes it before anything else.
+
+Behind those bytes lies the turn to write, see `WriteTurn`: a byte for who wishes for it, and then as many as
+the number of the process that has it, and one more, so that it can be told which one that is.
 """
 
 import fcntl
@@ -20,6 +23,8 @@ __all__ = ["ProcessLock", "anybody_lives"]
 # struct flock of Linux on 64 bits: type, whence, start, length, process.
 _FLOCK = struct.Struct("hhqqi4x")
 _TO_THE_END = 0
+_WISH = 1 << 40
+_TURN = _WISH + 1
 
 _locks: "weakref.WeakSet[ProcessLock]" = weakref.WeakSet()
 
@@ -37,6 +42,9 @@ class ProcessLock:
         self._file: int | None = None  # None: nobody has asked yet
         self._opening = threading.Lock()
         self._number = 0
+        pid = os.getpid()
+        self._take_turn = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _TURN, 1 + pid, 0)
+        self._leave_turn = _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, _TURN, 1 + pid, 0)
         _locks.add(self)
 
     def take(self, number: int) -> None:
@@ -58,6 +66,32 @@ class ProcessLock:
         except FileNotFoundError:
             return False  # for who only reads: nobody has opened the log since the file was lost
 
+    def take_turn(self) -> bool:
+        """Take the turn to write, and return whether it was free."""
+        return self._set(self._take_turn)
+
+    def give_turn_back(self) -> None:
+        """Undo `take_turn`."""
+        if self._file is not None:  # else it was given back with the file
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, self._leave_turn)
+
+    def who_has_turn(self) -> int | None:
+        """Return the process that has the turn, if it is another one."""
+        found = _lock_of_another(self._open(), _TURN, 1)
+        return None if found is None else found[1] - 1
+
+    def wish_for_turn(self) -> bool:
+        """Say that this process waits for the turn, and return whether it is the only one that says so."""
+        return self._set(_FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _WISH, 1, 0))
+
+    def wish_no_more(self) -> None:
+        """Undo `wish_for_turn`."""
+        self._set(_FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, _WISH, 1, 0))
+
+    def is_turn_wished(self) -> bool:
+        """Return whether another process waits for the turn."""
+        return _is_locked(self._open(), _WISH, 1)
+
     def close(self) -> None:
         """Give the place back."""
         file, self._file = self._file, None
@@ -68,6 +102,18 @@ class ProcessLock:
         """In a fork: let go of the parent's open file."""
         self._opening = threading.Lock()
         self.close()
+
+    def _set(self, lock: bytes) -> bool:
+        file = self._file
+        try:
+            fcntl.fcntl(self._open() if file is None else file, fcntl.F_OFD_SETLK, lock)
+        except BlockingIOError:
+            return False
+        except PermissionError:  # of the lock; what the file system says of one that is taken
+            return False
+        except OSError as error:
+            raise StorageError(f"{self._path} cannot be locked: {error}") from error
+        return True
 
     def _open(self) -> int:
         with self._opening:
@@ -103,9 +149,14 @@ def _path(directory: Path) -> Path:
 
 
 def _is_locked(file: int, start: int, length: int) -> bool:
+    return _lock_of_another(file, start, length) is not None
+
+
+def _lock_of_another(file: int, start: int, length: int) -> tuple[int, int] | None:
+    """Return the first byte and the length of somebody else's lock on one of these bytes."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
-    kind, *_ = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked))
-    return bool(kind != fcntl.F_UNLCK)
+    kind, _, start, length, _ = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked))
+    return None if kind == fcntl.F_UNLCK else (start, length)
 
 
 def _leave_to_parent() -> None:

@@ -15,7 +15,6 @@ length and hold any character. Sixteen bytes of BLAKE2 do not collide by chance.
 import functools
 import hashlib
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -184,7 +183,7 @@ def index_change(stream: str, entry: IndexEntry, *, gone: bool) -> IndexChange:
     return IndexChange(key, encode_value(data))
 
 
-def index_key(index: str, key: Sequence[str]) -> bytes:
+def index_key(index: str, key: tuple[str, ...]) -> bytes:
     """Return the key of an index entry, or the common beginning of the keys below `key`.
 
     Raises:

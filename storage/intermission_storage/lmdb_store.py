@@ -5,13 +5,13 @@ import itertools
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import lmdb
 
 from intermission_storage.admission import Position
-from intermission_storage.errors import LogClosedError, StorageError
+from intermission_storage.errors import LogBusyError, LogClosedError, StorageError
 from intermission_storage.group_writer import GroupWriter
 from intermission_storage.lmdb_batch import Job, LmdbBatch, OpenOwner
 from intermission_storage.lmdb_environment import LmdbEnvironment
@@ -25,6 +25,7 @@ from intermission_storage.lmdb_schema import (
     pack_owner,
     unpack_owner,
 )
+from intermission_storage.lmdb_turn import WriteTurn
 from intermission_storage.record import Owner
 from intermission_storage.wakeup import Wakeup
 
@@ -44,12 +45,22 @@ class LmdbStore:
     """
 
     def __init__(
-        self, path: Path, *, sync: bool, map_size: int, max_size: int | None, read_only: bool
+        self,
+        path: Path,
+        *,
+        sync: bool,
+        map_size: int,
+        max_size: int | None,
+        read_only: bool,
+        turn_timeout: float,
     ) -> None:
         self.sync = sync
         self.max_size = max_size
+        self.turn_timeout = turn_timeout
+        self._locks = ProcessLock(path, read_only=read_only)
+        turn = WriteTurn(self._locks, path, turn_timeout)
         self.environment = LmdbEnvironment(
-            path, map_size=map_size, max_size=max_size, sync=sync, read_only=read_only
+            path, turn, map_size=map_size, max_size=max_size, sync=sync, read_only=read_only
         )
         self.commits = Commits()
         self._handles = itertools.count(1)
@@ -57,7 +68,7 @@ class LmdbStore:
         self._any_closed = False  # whether a job may come of an owner that was closed
         self._positions: dict[bytes, Position[PackedOwner]] = {}
         self._last_transaction = -1  # the one after which `_positions` is true; -1: it is not
-        self._locks = ProcessLock(path, read_only=read_only)
+        self._gone: set[bytes] = set()  # owners that are closed, and still stand among those that are not
         try:
             if read_only:
                 with self.environment.reading() as transaction:
@@ -75,26 +86,48 @@ class LmdbStore:
     def open_owner(self) -> OpenOwner:
         """Write down a new owner of this process, which lives from now on, and return it."""
         packed = pack_owner(self._process, next(self._handles), Owner("", os.getpid(), socket.gethostname()))
-        key = owner_key(packed)
-        self.environment.write(
-            lambda transaction: transaction.put(key, b"", db=self.databases.owners), reserve=True
-        )
+        self._write_owners(owner_key(packed))
         return OpenOwner(packed, unpack_owner(packed))
 
-    def finish_owner(self, opened: OpenOwner) -> None:
-        """Commit what an owner has submitted, and refuse what it submits from then on."""
+    def close_owner(self, opened: OpenOwner) -> None:
+        """Commit what an owner has submitted, and write down that it is gone: its claims are free."""
 
         def close() -> None:
             opened.closed = self._any_closed = True
+            self._gone.add(owner_key(opened.packed))
 
-        self.writer.flush(then=close)
+        try:
+            self._write_owners(None, first=close)
+        except LogBusyError as error:
+            # The claims are free when this process writes next to its owners, or ends.
+            logger.warning("an owner of %s could not be removed: %s", self.environment.path, error)
+        except LogClosedError:
+            pass  # a signal handler has closed the store meanwhile, and with it every owner
 
-    def close_owner(self, opened: OpenOwner) -> None:
-        """Write down that an owner is gone: its claims are free."""
-        key = owner_key(opened.packed)
-        self.environment.write(
-            lambda transaction: transaction.delete(key, db=self.databases.owners), reserve=True
-        )
+    def _write_owners(self, new: bytes | None, *, first: Callable[[], None] = lambda: None) -> None:
+        """On the thread that commits, behind what was submitted: add an owner, remove those that are gone.
+
+        There, because a signal handler that closes a log could wait for a transaction that it interrupts.
+        """
+        errors: list[BaseException] = []
+
+        def work(transaction: lmdb.Transaction) -> None:
+            for gone in self._gone:
+                transaction.delete(gone, db=self.databases.owners)
+            if new is not None:
+                transaction.put(new, b"", db=self.databases.owners)
+
+        def write() -> None:
+            try:
+                first()
+                self.environment.write(work, reserve=True)
+                self._gone.clear()
+            except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+                errors.append(error)
+
+        self.writer.flush(then=write)
+        if errors:
+            raise errors[0]
 
     @property
     def writer(self) -> GroupWriter[Job]:
@@ -155,16 +188,22 @@ class LmdbStore:
         try:
             self._commit_together(jobs)
         except BaseException as error:  # noqa: BLE001 - it is reported to each job, and the thread goes on
-            if len(jobs) > 1:
+            if len(jobs) > 1 and not isinstance(error, LogBusyError):
                 # One bad batch must not fail the others: each stream gets a transaction of its own, and if
                 # that fails, each batch.
                 for part in _parts(jobs):
                     self._commit(part)
                 return
-            jobs[0].outcome = error if isinstance(error, StorageError) else _unexpected(error)
+            failed = error if isinstance(error, StorageError) else _unexpected(error)
+            for job in jobs:
+                job.outcome = failed
         self.commits.notify()
         for job in jobs:
-            _report(job)
+            assert job.outcome is not None
+            try:
+                job.done(job.outcome)
+            except BaseException:  # noqa: BLE001 - it is logged, and the thread goes on
+                _log_failure(job)
 
     def _commit_together(self, jobs: Sequence[Job]) -> None:
         self._last_transaction = self.environment.write(
@@ -209,19 +248,17 @@ class Commits:
         self._changed.wait_until(lambda: self._count != count, timeout)
 
 
-def _report(job: Job) -> None:
-    assert job.outcome is not None
-    try:
-        job.done(job.outcome)
-    except BaseException:
-        # Whoever listens to the log lines may fail as well, and the thread must go on.
-        with contextlib.suppress(BaseException):
-            logger.exception("what waited for a commit of stream %r failed", job.stream)
+def _log_failure(job: Job) -> None:
+    # Whoever listens to the log lines may fail as well, and the thread must go on.
+    with contextlib.suppress(BaseException):
+        logger.exception("what waited for a commit of stream %r failed", job.stream)
 
 
 def _refuse(job: Job) -> None:
-    job.outcome = LogClosedError("the event log was closed; nothing was written")
-    _report(job)
+    try:
+        job.done(LogClosedError("the event log was closed; nothing was written"))
+    except BaseException:  # noqa: BLE001 - it is logged, and the thread goes on
+        _log_failure(job)
 
 
 def _parts(jobs: Sequence[Job]) -> list[list[Job]]:

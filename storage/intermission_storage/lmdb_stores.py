@@ -23,13 +23,20 @@ class Stores:
         self._users: dict[str, int] = {}
 
     def take(
-        self, path: Path, *, sync: bool, map_size: int, max_size: int | None, read_only: bool
+        self,
+        path: Path,
+        *,
+        sync: bool,
+        map_size: int,
+        max_size: int | None,
+        read_only: bool,
+        turn_timeout: float = 30.0,
     ) -> LmdbStore:
         """Return the store at `path`, opened if need be. `give_back` must follow.
 
         Raises:
             StorageError: It cannot be opened; see `LmdbEventLog`.
-            ValueError: It is open with another `sync` or `max_size`.
+            ValueError: It is open with another `sync`, `max_size` or `turn_timeout`.
         """
         key = os.path.realpath(path)
         with self._lock:
@@ -39,11 +46,17 @@ class Stores:
                 store = self._open.get(key)
                 if store is None:
                     store = self._open[key] = LmdbStore(
-                        Path(key), sync=sync, map_size=map_size, max_size=max_size, read_only=read_only
+                        Path(key),
+                        sync=sync,
+                        map_size=map_size,
+                        max_size=max_size,
+                        read_only=read_only,
+                        turn_timeout=turn_timeout,
                     )
                 store.environment.check_usable()
                 store.environment.check_place()
-                _check_options(store, path, sync=sync, max_size=max_size, read_only=read_only)
+                if not read_only:
+                    _check_options(store, path, sync=sync, max_size=max_size, turn_timeout=turn_timeout)
             except BaseException:
                 self._leave(key)
                 raise
@@ -76,14 +89,9 @@ class Stores:
         self._lock = threading.RLock()
 
 
-def _check_options(
-    store: LmdbStore, path: Path, *, sync: bool, max_size: int | None, read_only: bool
-) -> None:
-    if read_only:
-        return
+def _check_options(store: LmdbStore, path: Path, **wanted: object) -> None:
     if store.environment.read_only:
         raise LogReadOnlyError(f"{path} is open in this process for reading only: close that log first")
-    wanted = {"sync": sync, "max_size": max_size}
     for name, value in wanted.items():
         has = getattr(store, name)
         if has != value:

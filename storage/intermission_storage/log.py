@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias, TypedDict, Unpack
+from typing import Protocol, Self, TypeAlias, TypedDict, Unpack, cast
 
 from intermission_storage.admission import Request
 from intermission_storage.errors import StorageError
@@ -218,14 +218,18 @@ def check_batch(request: Request, records: Sequence[Record]) -> None:
         raise ValueError("take_over goes with claim")
 
 
-def check_index_key(index: str, key: Sequence[str]) -> None:
+def check_index_key(index: str, key: object) -> None:
     """Refuse the key of an index entry, or its first texts, if a store might have no room for it.
 
     Raises:
+        TypeError: It is no tuple of texts.
         ValueError: It has too many texts.
     """
-    if len(key) > _MAX_KEY_TEXTS:
-        raise ValueError(f"a key of index {index!r} has {len(key)} texts, more than {_MAX_KEY_TEXTS} texts")
+    texts = cast("tuple[object, ...]", key)
+    if not (isinstance(key, tuple) and all(isinstance(text, str) for text in texts)):
+        raise TypeError(f"a key of index {index!r} is {key!r}, which is no tuple of texts")
+    if len(texts) > _MAX_KEY_TEXTS:
+        raise ValueError(f"a key of index {index!r} has {len(texts)} texts, more than {_MAX_KEY_TEXTS} texts")
 
 
 def waited(submit: Callable[[Done], None]) -> Appended:

@@ -80,6 +80,7 @@ class MemoryEventLog:
         """See `EventLog.submit`. `done` is called before this returns; "durable" means: in memory."""
         request = Request(stream, **options)
         check_batch(request, records)
+        request.put, request.drop = tuple(request.put), tuple(request.drop)
         for entry in (*request.put, *request.drop):
             check_index_key(entry.index, entry.key)
         encoded = [encode_record(record) for record in records]

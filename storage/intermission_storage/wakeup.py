@@ -58,6 +58,8 @@ class Wakeup:
 
     def wake(self) -> None:
         """Let all who wait look again."""
+        if not self._waiting:
+            return
         with contextlib.suppress(IndexError):  # none is left
             for _ in range(len(self._waiting)):
                 self._waiting.popleft().open()

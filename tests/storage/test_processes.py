@@ -14,7 +14,18 @@ import pytest
 
 import scale
 from children import Child
-from intermission_storage import ClaimedError, Kind, LmdbEventLog, Record, StaleClaimError
+from commits import Outcomes, hold
+from intermission_storage import (
+    BatchOptions,
+    ClaimedError,
+    Kind,
+    LmdbEventLog,
+    LogBusyError,
+    Record,
+    StaleClaimError,
+)
+from intermission_storage.lmdb_owners import ProcessLock
+from intermission_storage.lmdb_turn import WriteTurn
 from remote import RemoteError, RemoteLog
 
 RECORD = Record(Kind.EVENT, {"text": "x"})
@@ -228,6 +239,110 @@ def test_closing_the_last_log_on_a_path_gives_everything_back(path: Path) -> Non
     path.rename(path.with_name("moved"))
     with LmdbEventLog(path) as new:
         assert new.streams() == []
+
+
+@pytest.fixture
+def stopped(path: Path) -> Iterator[Child]:
+    """A process that was stopped in the middle of a commit to a log, of which it has the stream "s"."""
+    LmdbEventLog(path).close()
+    with Child("stopping", path) as child:
+        assert child.hear() == "ready"
+        yield child
+
+
+def stop(child: Child) -> None:
+    """Let the process come to the middle of its commit, and return when it stands there."""
+    child.tell("go")
+    os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+
+
+def test_who_waits_too_long_for_a_process_that_was_stopped_in_its_commit_is_told_which(
+    path: Path, stopped: Child
+) -> None:
+    with LmdbEventLog(path, turn_timeout=0.2) as log:
+        stop(stopped)
+        for options in (BatchOptions(), BatchOptions(claim=True, take_over=True)):
+            with pytest.raises(LogBusyError, match=f"process {stopped.pid} has kept the turn") as refusal:
+                log.append("s", [RECORD], **options)
+            assert refusal.value.pid == stopped.pid
+        assert [text_of(record) for record in log.read("s")] == ["before"]
+        stopped.signal(signal.SIGCONT)
+        assert stopped.hear() == 1
+        assert log.append("s", [RECORD], claim=True, take_over=True).position == 2
+
+
+def test_all_that_wait_together_for_a_process_that_was_stopped_wait_once(path: Path, stopped: Child) -> None:
+    outcomes = Outcomes()
+    with LmdbEventLog(path, turn_timeout=0.5) as log:
+        gate = hold(log)
+        for number in range(100):
+            log.submit(f"s{number % 10}", [RECORD], outcomes.of(number))
+        stop(stopped)
+        begun = time.monotonic()
+        gate.open()
+        with pytest.raises(LogBusyError):
+            log.append("last", [RECORD])
+        assert time.monotonic() - begun < 10
+        stopped.kill()
+        assert log.append("last", [RECORD]).position == 1
+    assert set(outcomes.errors().values()) == {"LogBusyError"}
+    assert len(outcomes.errors()) == 100
+
+
+def test_a_log_is_neither_opened_nor_closed_without_limit_while_a_process_is_stopped_in_its_commit(
+    path: Path, stopped: Child, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, other = LmdbEventLog(path, turn_timeout=0.1), LmdbEventLog(path, turn_timeout=0.1)
+    token = other.append("u", [RECORD], claim=True).token
+    stop(stopped)
+    with pytest.raises(LogBusyError):
+        LmdbEventLog(path, turn_timeout=0.1)
+    other.close()
+    assert "could not be removed" in caplog.text
+    stopped.kill()
+    LmdbEventLog(path, turn_timeout=0.1).close()
+    claim = log.head("u").claim
+    assert claim is not None
+    assert (claim.token, claim.alive) == (token, False)
+    log.close()
+
+
+class ScriptedLock(ProcessLock):
+    """A turn that is free, and wished for by another process, or not, as often as the test says."""
+
+    def __init__(self, path: Path, *, taken: int = 0, wished: int = 0) -> None:
+        super().__init__(path, read_only=False)
+        self.taken, self.wished = taken, wished
+        self.asked: list[str] = []
+
+    def take_turn(self) -> bool:
+        self.asked.append("take")
+        self.taken -= 1
+        return self.taken < 0
+
+    def is_turn_wished(self) -> bool:
+        self.asked.append("wished?")
+        self.wished -= 1
+        return self.wished >= 0
+
+    def wish_for_turn(self) -> bool:
+        self.asked.append("wish")
+        return True
+
+    def wish_no_more(self) -> None:
+        self.asked.append("wish no more")
+
+
+def test_who_writes_all_the_time_lets_another_process_go_first(path: Path) -> None:
+    lock = ScriptedLock(path, wished=2)
+    WriteTurn(lock, path, timeout=30).take()
+    assert lock.asked == ["wished?", "wished?", "wished?", "take"]
+
+
+def test_who_waits_for_the_turn_says_so_until_it_has_it(path: Path) -> None:
+    lock = ScriptedLock(path, taken=3)
+    WriteTurn(lock, path, timeout=30).take()
+    assert lock.asked == ["wished?", "take", "take", "wish", "take", "take", "wish no more"]
 
 
 @pytest.mark.scenario("D3")

@@ -1,5 +1,7 @@
 """Index entries: put, replaced and dropped with a commit, read by the first texts of their keys."""
 
+from typing import Any
+
 import pytest
 
 from intermission_storage.log import EventLog
@@ -121,3 +123,12 @@ class Indexes(Base):
         with pytest.raises(ValueError, match="more than 16 texts"):
             log.index("i", after=entry(*key))
         assert log.streams() == []
+
+    @pytest.mark.parametrize("key", [("a", 1), ["a"], "a", None])
+    def test_a_key_that_is_no_tuple_of_texts_is_an_error_and_nothing_is_written(
+        self, log: EventLog, key: Any
+    ) -> None:
+        with pytest.raises(TypeError):
+            log.append("s", events(1), put=[entry("a"), IndexEntry("i", key)])
+        assert log.streams() == []
+        assert rest(log) == []
