@@ -121,7 +121,7 @@ class Runner:
             auto_create,
         )
         self._closing = threading.RLock()  # a second closer must not close the log under the first
-        self.sessions = Sessions(app.name, self._log, self._directory)
+        self.sessions = Sessions(self._host, self._directory)
         if switch_interval is not None:
             sys.setswitchinterval(switch_interval)
 

@@ -96,7 +96,7 @@ class LmdbBatch:
         Raises:
             StorageError: The job is refused; nothing of it was done.
         """
-        position = self._positions.get(job.key) or self._position(job.key)
+        position = self._position(job.key)
         if job.token != (position.token or None) or job.expected not in {None, position.last}:
             self._admit(job.rest or Request(job.stream, job.expected, job.token), position)
         elif position.last and job.rest is None:
@@ -137,7 +137,9 @@ class LmdbBatch:
         self.certain = self.certain or bool(self._segments)
 
     def _position(self, stream: bytes) -> Position[PackedOwner]:
-        position = self._positions[stream] = self._databases.position(self._transaction, stream)
+        position = self._positions.get(stream)
+        if position is None:
+            position = self._positions[stream] = self._databases.position(self._transaction, stream)
         return position
 
     def _admit(self, request: Request, position: Position[PackedOwner]) -> None:

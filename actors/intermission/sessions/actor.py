@@ -48,6 +48,7 @@ class SessionActor(RunKeeper):
         self._retire: Retire | None = None
         self._delete: Delete | None = None
         self._changes = 0  # batches of no run that are with the log
+        self._later: list[SetState] = []
 
     def on_receive(self, message: object) -> None:
         """Handle one message. Whatever goes wrong fails the run that it belongs to, never the session."""
@@ -120,6 +121,7 @@ class SessionActor(RunKeeper):
             run = self._waiting.popleft()
             self._host.registry.left_queue(self._key)
             self._take(run)
+        self._change_now()
         if self._current is not None or self._changes:
             return
         if self._delete is not None:
@@ -153,6 +155,7 @@ class SessionActor(RunKeeper):
                 self._paid(outcome)
             case _:
                 self._run_stored(batch, outcome)
+        self._change_now()
 
     def _refuse_waiting(self, why: str) -> None:
         waiting, self._waiting = self._waiting, None
@@ -173,14 +176,23 @@ class SessionActor(RunKeeper):
         if self._delete is not None:
             message.done(SessionClosedError("the session is being deleted; its state was not changed"))
             return
+        if self._current is not None and self._current.phase is not Phase.RUNNING:
+            self._later.append(message)  # it is just being claimed or given up
+            return
         batch = Batch(Purpose.STATE, [], done=message.done)
         try:
             record = state_set(message.delta, self._host.services.clock.time())
-            self._writer.change(record, self._current, batch)
+            self._writer.change(record, self._current, batch, message.position)
         except BaseException as error:  # noqa: BLE001 - whoever asked waits for the answer
             message.done(error)
         else:
             self._changes += 1
+
+    def _change_now(self) -> None:
+        if self._current is None or self._current.phase is Phase.RUNNING:
+            later, self._later = self._later, []
+            for message in later:
+                self._set_state(message)
 
     def _state_stored(self, batch: Batch, outcome: Appended | StorageError) -> None:
         assert batch.done is not None

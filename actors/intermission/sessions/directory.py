@@ -97,14 +97,16 @@ class Directory:
 
     # What others do.
 
-    def ask(self, key: SessionKey, message: object) -> None:
-        """Put a message into a session's mailbox; the session is started if need be.
+    def ask(self, key: SessionKey, message: object) -> ActorRef[SessionActor]:
+        """Put a message into a session's mailbox; the session is started if need be. Return who has it.
 
         Raises:
             SessionClosedError: The directory is closed.
         """
         with self._lock:
-            self._entry(key).ref.tell(message)
+            ref = self._entry(key).ref
+            ref.tell(message)
+            return ref
 
     def tell(self, key: SessionKey, message: object) -> bool:
         """Put a message into the mailbox of a session that is active, and return whether it is."""

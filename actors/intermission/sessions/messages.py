@@ -53,10 +53,14 @@ class Passivate:
 
 @dataclass(frozen=True, slots=True)
 class SetState:
-    """Change the session's state, and call `done` with what came of it."""
+    """Change the session's state, and call `done` with what came of it.
+
+    With no run under way it is a `ConflictError` if the session does not end at `position` any more.
+    """
 
     delta: Mapping[str, Any]
     done: Callable[[BaseException | None], None]
+    position: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,14 @@ def events_after(
     """
     events: list[Event] = []
     while limit is None or len(events) < limit:
-        page = log.read(stream, after=after, limit=_PAGE)
+        size = _PAGE if limit is None else min(_PAGE, 2 * (limit - len(events)) + 8)
+        page = log.read(stream, after=after, limit=size)
         for record in page:
             if record.kind != Kind.EVENT:
                 continue
             if invocation_id is None or record.data["invocationId"] == invocation_id:
                 events.append(event_of(record))
-        if len(page) < _PAGE:
+        if len(page) < size:
             break
         after = page[-1].seq
     return events if limit is None else events[:limit]

@@ -20,15 +20,19 @@ class SessionView:
             its first record.
         events: Its events, oldest first.
         state: Its state, without what belongs to the app or the user.
+        created: When it was created, in seconds since the epoch.
+        updated: When its last record was made.
     """
 
-    __slots__ = ("events", "identity", "position", "state")
+    __slots__ = ("created", "events", "identity", "position", "state", "updated")
 
     def __init__(self) -> None:
         self.position = 0
         self.identity: Any = None
         self.events: list[Event] = []
         self.state: dict[str, Any] = {}
+        self.created = 0.0
+        self.updated = 0.0
 
     @classmethod
     def load(cls, log: EventLog, stream: str) -> "SessionView":
@@ -51,6 +55,7 @@ class SessionView:
         events: list[Event] = []
         for record in records:
             self.position = record.seq
+            self.updated = record.data.get("timestamp", self.updated)
             if record.kind == Kind.EVENT:
                 event = event_of(record) if known is None else known.stored_as(record.seq)
                 events.append(event)
@@ -62,6 +67,7 @@ class SessionView:
                 apply_change(self.state, *own_change(record.data["delta"], operations))
             elif record.kind == Kind.SESSION_CREATED:
                 self.identity = record.data["id"]
+                self.created = record.data["timestamp"]
                 apply_change(self.state, *own_change(record.data.get("state", {}), ()))
         self.events += events
         return events

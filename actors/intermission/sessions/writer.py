@@ -101,15 +101,16 @@ class SessionWriter:
         batch = Batch(Purpose.END, list(before), current, token=current.token)
         self._submit_end(batch, current, verdict)
 
-    def change(self, record: Record, current: CurrentRun | None, batch: Batch) -> None:
-        """Append a record of no run.
+    def change(self, record: Record, current: CurrentRun | None, batch: Batch, expected: int) -> None:
+        """Append a record of no run; with no run under way, to a session that ends at a number.
 
         Raises:
             Exception: It cannot be written; nothing was.
         """
         batch.records = [record]
-        batch.token = None if current is None else current.token
-        self._submit(batch)
+        holder = current or self.owed
+        batch.token = None if holder is None else holder.token
+        self._submit(batch, expected=expected if batch.token is None else None)
 
     def pay(self) -> None:
         """Try again to append the end that is owed.
