@@ -23,7 +23,7 @@ from flushes import compile_shim, in_child_of  # noqa: E402 - this is a script, 
 
 PARTS_FILE = Path(__file__).resolve().parent / "runtime_parts.py"
 FLUSH_US = 1000  # of the pretended disk
-PATIENCE = 900.0  # seconds
+PATIENCE = 1800.0  # seconds
 
 Row = list[str]
 

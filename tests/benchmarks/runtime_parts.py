@@ -32,7 +32,7 @@ _LOG = runpy.run_path(str(Path(__file__).with_name("log_parts.py")))
 put_together: Callable[[int, float], float] = _LOG["put_together"]
 compute: Callable[[threading.Event], None] = _LOG["compute"]
 
-PATIENCE = 600.0  # seconds
+PATIENCE = 1200.0  # seconds
 CLOCK = time.perf_counter
 EVENTS = 4  # of a run with a tool: the message, the call, its response, the answer
 IDLE_THREADS = 16
