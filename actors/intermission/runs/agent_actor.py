@@ -1,5 +1,7 @@
 """`AgentActor`: the mailbox of one run. It starts the run's strand, and takes stops and pills at once."""
 
+from contextlib import suppress
+
 from intermission.agents.base import BaseAgent
 from intermission.kernel.actor import Actor
 from intermission.messages import PoisonPill, Stop
@@ -29,9 +31,8 @@ class AgentActor(Actor):
         run = self._environment.run
         match message:
             case Begin():
-                assert run.scope is not None
-                context = self._environment.context()
-                Strand(self._environment, self._agent, context, run.scope, self._finished, root=True).start()
+                context, scope = self._environment.context(), self._environment.scope
+                Strand(self._environment, self._agent, context, scope, self._finished, root=True).start()
             case Stop(reason, invocation_id) if invocation_id in {None, run.invocation_id}:
                 run.request_stop(reason)
             case PoisonPill(reason, invocation_id) if invocation_id in {None, run.invocation_id}:
@@ -44,7 +45,8 @@ class AgentActor(Actor):
     def _finished(self, strand: Strand, error: Exception | None) -> None:
         run = self._environment.run
         stopped = (run.stop_requested or "") if strand.stopped else None
-        try:
+        scope = self._environment.scope
+        if error is None and scope.cancelled and run.verdict is None:
+            run.cancel(CancelSource.CALLER, scope.reason)  # by the agent, which was given the run's scope
+        with suppress(RunOver):  # the session has ended the run already, and knows all that there is to know
             self._environment.tell(AgentDone(run, error, stopped, strand.owed))
-        except RunOver:
-            pass  # the session has ended the run already, and knows all that there is to know

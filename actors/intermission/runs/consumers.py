@@ -13,43 +13,48 @@ __all__ = ["Consumers", "Lost"]
 
 
 class Consumers:
-    """Counts the consumers of one run. A run that was started with none belongs to nobody."""
+    """Who consumes one run. A run that was started with no consumer belongs to nobody.
 
-    __slots__ = ("_count", "_lock", "_run", "detached")
+    A consumer is any object; to come twice, or to go without having come, changes nothing, so that an
+    interrupt may hit between any two steps.
+    """
+
+    __slots__ = ("_here", "_lock", "_run", "detached")
 
     def __init__(self, run: "Lifecycle") -> None:
         self._run = run
         self._lock = threading.RLock()
-        self._count = 0
+        self._here: set[object] = set()
         self.detached = False
 
-    def enter(self) -> None:
+    def enter(self, consumer: object) -> None:
         """One more."""
         with self._lock:
-            self._count += 1
+            self._here.add(consumer)
 
-    def leave(self, *, lost: bool) -> None:
+    def leave(self, consumer: object, *, lost: bool) -> None:
         """One less; it is `lost` if it did not get what it came for."""
         with self._lock:
-            self._count -= 1
-            gone = lost and self._count == 0 and not self.detached
+            self._here.discard(consumer)
+            gone = lost and not self._here and not self.detached
         run = self._run
         if gone and run.result is None and run.config.on_consumer_lost == OnConsumerLost.CANCEL:
             run.cancel(CancelSource.CONSUMER_LOST, "nobody consumes the run any more")
 
-    def leave_later(self) -> None:
-        """As `leave(lost=True)`, on a thread of the dispatcher; takes no lock, so that a finaliser may call it."""
-        self._run.services.dispatcher.schedule(Lost(self))
+    def leave_later(self, consumer: object) -> None:
+        """As `leave(lost=True)`, on a thread of the dispatcher; takes no lock, so a finaliser may call it."""
+        self._run.services.dispatcher.schedule(Lost(self, consumer))
 
 
 class Lost:
     """A consumer whose finaliser has run."""
 
-    __slots__ = ("_consumers",)
+    __slots__ = ("_consumer", "_consumers")
 
-    def __init__(self, consumers: Consumers) -> None:
+    def __init__(self, consumers: Consumers, consumer: object) -> None:
         self._consumers = consumers
+        self._consumer = consumer
 
     def activate(self) -> None:
         """Take it off the count."""
-        self._consumers.leave(lost=True)
+        self._consumers.leave(self._consumer, lost=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 
 from intermission.events import Event
 from intermission.runs.lifecycle import Lifecycle
@@ -15,28 +16,31 @@ __all__ = ["AsyncEvents", "Events"]
 class _Consumption:
     """One consumer of a run's events. Dropped before the end, it is a consumer that the run has lost."""
 
+    _open = False  # until it is made whole
+
     def __init__(self, run: Lifecycle, stream: Stream, *, viewer: bool) -> None:
         self._run = run
         self._stream = stream
         self._viewer = viewer
         self._open = True
+        self._consumer = object()  # stands for this one, which the run must not hold
         if not viewer:
-            run.consumers.enter()
+            run.consumers.enter(self._consumer)
 
     def _leave(self, *, lost: bool) -> None:
         if not self._open:
             return
-        self._open = False
         if self._viewer:
             self._run.drop_stream(self._stream)
         else:
-            self._run.consumers.leave(lost=lost)
+            self._run.consumers.leave(self._consumer, lost=lost)
+        self._open = False  # last: if an interrupt comes before, the finaliser does it again
 
     def __del__(self) -> None:
         # Garbage collection may call it anywhere, also inside a lock that this thread holds.
         if self._open and not self._viewer:
             self._open = False
-            self._run.consumers.leave_later()
+            self._run.consumers.leave_later(self._consumer)
 
     def _error(self) -> Exception | None:
         result = self._run.result
@@ -130,9 +134,7 @@ class AsyncEvents(_Consumption, AsyncIterator[Event]):
 def _waker(loop: asyncio.AbstractEventLoop, changed: asyncio.Event) -> Callable[[], None]:
     # It must not hold the consumption: the stream holds it, and would keep a dropped consumer alive.
     def wake() -> None:
-        try:
+        with suppress(RuntimeError):  # the loop was closed, and nobody waits on it any more
             loop.call_soon_threadsafe(changed.set)
-        except RuntimeError:
-            pass  # the loop was closed, and nobody waits on it any more
 
     return wake

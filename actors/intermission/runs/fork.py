@@ -9,6 +9,7 @@ from intermission.kernel.scope import CancelScope
 from intermission.runs.result import CancelSource
 from intermission.runs.signals import RunOver, RunStopped
 from intermission.runs.together import Latch
+from intermission_storage import Record
 
 if TYPE_CHECKING:
     from intermission.runs.strand import Strand
@@ -29,6 +30,7 @@ class Forked:
         self._parent = parent
         self._error: Exception | None = None
         self._stopped = False
+        self._owed: list[list[Record]] = []  # what the branches leave to be stored
         self._latch = Latch(len(agents), parent.scope)
         self._scopes: list[CancelScope] = []
         self._strands = [self._strand(agent, context) for agent in agents]
@@ -49,6 +51,8 @@ class Forked:
             raise RunOver
         for scope in self._scopes:
             scope.close()
+        for owed in self._owed:
+            self._parent.owed += owed
         if self._error is not None:
             raise self._error
         if self._stopped:
@@ -69,4 +73,5 @@ class Forked:
                 if scope is not strand.scope:
                     scope.cancel(f"a sibling failed: {error}", source=CancelSource.SIBLING_FAILURE)
         self._stopped = self._stopped or strand.stopped
+        self._owed.append(strand.owed)
         self._latch.arrive()

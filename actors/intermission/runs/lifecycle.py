@@ -5,6 +5,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 from intermission.config import RunConfig
@@ -143,8 +145,8 @@ class Lifecycle:
     def start(self, parent: CancelScope | None = None) -> None:
         """Hand the run to its session, once, and return at once.
 
-        It is handed over again if that is not known to have happened: a Ctrl-C may have come between. The
-        session takes a run once.
+        It is handed over again if that is not known to have happened: a Ctrl-C may have come between any two
+        steps. The session takes a run once.
 
         Args:
             parent: The scope of the call that will wait for the run, and takes it along when cancelled.
@@ -153,11 +155,12 @@ class Lifecycle:
             if self._state == RunState.CREATED and self._verdict is None:
                 self.invocation_id = f"e-{uuid.uuid4()}"
                 self.scope = CancelScope.child_of(parent, host=self.services.scopes)
-                self._state = RunState.QUEUED
-                if self.config.timeout is not None:
-                    self._deadline = self.services.timer.call_later(self.config.timeout, self._expire)
                 if parent is not None:
-                    self.scope.on_cancel_now(self._follow_parent)
+                    self.scope.on_cancel_now(partial(self._follow, parent))
+                self._state = RunState.QUEUED
+            if self._state == RunState.QUEUED and self._deadline is None and self.config.timeout is not None:
+                with suppress(RuntimeError):  # the runner is closed, as the session will say
+                    self._deadline = self.services.timer.call_later(self.config.timeout, self._expire)
             must_deliver = not self._taken and self._state in {RunState.QUEUED, RunState.ENDING}
         if must_deliver:
             try:
@@ -182,23 +185,23 @@ class Lifecycle:
                 self.cancel_source, self.cancel_reason = source, reason
             if self._state == RunState.ENDED:
                 return CancelOutcome.ALREADY_ENDED
+            status = RunStatus.EXPIRED if source is CancelSource.DEADLINE else RunStatus.CANCELLED
             if self._verdict is None:
-                expired = source is CancelSource.DEADLINE
-                status = RunStatus.EXPIRED if expired else RunStatus.CANCELLED
                 self._verdict = Verdict(status, source, reason, error)
-                if self._state != RunState.CREATED:
-                    self._state = RunState.ENDING
             verdict = self._verdict
             if verdict.finishing:
                 return CancelOutcome.ALREADY_ENDING
             cold = self._state == RunState.CREATED
+            if not cold:
+                self._state = RunState.ENDING
         if self.scope is not None:
             self.scope.cancel(verdict.reason, source=verdict.source)
         if cold:
             self.end(RunResult(status=verdict.status, reason=verdict.reason))
         else:
             self._port.cancel(self)
-        return CancelOutcome.ACCEPTED
+        # A cancel that comes after the deadline helps the run to its end, but does not make it its own.
+        return CancelOutcome.ACCEPTED if verdict.status is status else CancelOutcome.ALREADY_ENDING
 
     def fail(self, error: Exception) -> None:
         """End the run `failed`, unless its end is decided."""
@@ -323,16 +326,18 @@ class Lifecycle:
                 stream.push(event)
 
     def end(self, result: RunResult) -> None:
-        """Close the streams, set the result and wake who waits. The first end stands."""
+        """Close the streams, set the result and wake who waits. The first end stands.
+
+        Each call does all the steps again, for an interrupt may have kept the first one from some.
+        """
         with self._changed:
-            if self._result is not None:
-                return
-            self.acknowledged = time.monotonic()
-            self._result = result
+            if self._result is None:
+                self.acknowledged = time.monotonic()
+                self._result = result
             self._state = RunState.ENDED
-            streams, self._streams = self._streams, ()
-            for stream in streams:
+            for stream in self._streams:
                 stream.close()
+            self._streams = ()
             self._changed.notify_all()
         if self._deadline is not None:
             self._deadline.cancel()
@@ -353,7 +358,7 @@ class Lifecycle:
         error = RunTimeoutError(self.invocation_id, self.config.timeout)
         self.cancel(CancelSource.DEADLINE, "timeout", error=error)
 
-    def _follow_parent(self) -> None:
-        scope = self.scope
-        if scope is not None and self._result is None:
-            self.cancel(CancelSource.CALLER, scope.reason)
+    def _follow(self, parent: CancelScope) -> None:
+        # The scope is cancelled also when the run ends in another way; that is no cancel.
+        if parent.cancelled and self._result is None:
+            self.cancel(CancelSource.CALLER, parent.reason)

@@ -1,5 +1,6 @@
 """`Run`: the caller's handle on one run."""
 
+import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from types import TracebackType
 from typing import Any, Self
@@ -7,7 +8,7 @@ from typing import Any, Self
 from intermission.errors import AlreadyConsumedError
 from intermission.events import Event
 from intermission.runs.events import AsyncEvents, Events
-from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.lifecycle import Lifecycle, RunState
 from intermission.runs.receipt import CancelReceipt, CancelReport
 from intermission.runs.residual import receipt_of, report_of
 from intermission.runs.result import CancelSource, RunResult, RunStatus
@@ -24,7 +25,8 @@ class Run:
     A run is cold: nothing happens, and nothing is stored, before it is started. Iterating it, `result()`,
     `with` and `await` start it and make the caller its consumer; when its last consumer is gone before its
     end, `RunConfig.on_consumer_lost` decides what becomes of it. `start()` starts it with no consumer: then
-    it belongs to nobody. It has one stream of events; any number of threads and tasks may wait for its result.
+    it belongs to nobody. It has one stream of events; any number of threads and tasks may wait for its
+    result.
 
     Calls that can wait have a twin for event loops: `astart`, `aresult`, `aanswer`, `acancel`, `aterminated`.
     """
@@ -33,6 +35,7 @@ class Run:
         self._lifecycle = lifecycle
         self._view = view  # the stream of a viewer, who neither starts nor ends anything
         self._consumed = False
+        self._blocks: list[object] = []  # the consumers that stand for `with` blocks
 
     @property
     def user_id(self) -> str:
@@ -71,7 +74,8 @@ class Run:
         """Start it, with no consumer, and return the run; starting twice changes nothing.
 
         Returns when the run is admitted: its user event is durable, or it waits behind another run of its
-        session. Its events can be iterated afterwards, and none is missed.
+        session, which may be the one in whose call this stands. Its events can be iterated afterwards, and
+        none is missed.
 
         Raises:
             SessionBusyError: Another process or runner has the session.
@@ -81,8 +85,7 @@ class Run:
         """
         warn_of_blocking("Run.start", "astart")
         self.begin()
-        with waiting(self._lifecycle):
-            self._lifecycle.wait_admitted()
+        self._lifecycle.wait_admitted()
         return self
 
     def begin(self) -> None:
@@ -94,8 +97,7 @@ class Run:
         """As `start`, without blocking the event loop."""
         self.begin()
         run = self._lifecycle
-        with waiting(run):
-            await wait_async(run, lambda: run.admitted or run.result is not None)
+        await wait_async(run, lambda: run.admitted or run.result is not None)
         run.raise_refusal()
         return self
 
@@ -169,31 +171,29 @@ class Run:
         """
         warn_of_blocking("Run.result", "aresult, or await the run")
         deadline = Deadline(timeout)
-        run = self._lifecycle
-        lost = True
-        run.consumers.enter()
+        run, consumer, lost = self._lifecycle, object(), True
         try:
+            run.consumers.enter(consumer)
             self._start_as_consumer()
             with waiting(run):
                 run.wait_ended(deadline.left)
             lost = False
         finally:
-            run.consumers.leave(lost=lost)
+            run.consumers.leave(consumer, lost=lost)
         return self._settled(timeout)
 
     async def aresult(self, timeout: float | None = None) -> RunResult:
         """As `result`, without blocking the event loop. Cancelling the task is losing a consumer."""
         deadline = Deadline(timeout)
-        run = self._lifecycle
-        lost = True
-        run.consumers.enter()
+        run, consumer, lost = self._lifecycle, object(), True
         try:
+            run.consumers.enter(consumer)
             self._start_as_consumer()
             with waiting(run):
                 await wait_async(run, lambda: run.result is not None, deadline.left)
             lost = False
         finally:
-            run.consumers.leave(lost=lost)
+            run.consumers.leave(consumer, lost=lost)
         return self._settled(timeout)
 
     def __await__(self) -> Generator[Any, None, RunResult]:
@@ -229,13 +229,18 @@ class Run:
             reason: Why; it is kept in the log.
             wait: Wait until the end is stored, and all work of the run has really returned.
             timeout: Seconds to wait at most.
+
+        Raises:
+            ReentrantRunError: It is cancelled, but to wait for it in its own call, or in one that it waits
+                for, would never end.
         """
         deadline = Deadline(timeout)
         run = self._lifecycle
         outcome = run.cancel(CancelSource.CALLER, reason)
         if wait:
-            run.wait_ended(deadline.left)
-            run.work.wait(deadline.left)
+            with waiting(run):
+                run.wait_ended(deadline.left)
+                run.work.wait(deadline.left)
         return receipt_of(run, outcome)
 
     dispose = cancel
@@ -244,10 +249,12 @@ class Run:
         self, reason: str = "", *, wait: bool = False, timeout: float | None = None
     ) -> CancelReceipt:
         """As `cancel`, without blocking the event loop."""
+        deadline = Deadline(timeout)
         run = self._lifecycle
         outcome = run.cancel(CancelSource.CALLER, reason)
         if wait:
-            await wait_async(run, self._is_terminated, Deadline(timeout).left)
+            with waiting(run):
+                await wait_async(run, self._is_terminated, deadline.left)
         return receipt_of(run, outcome)
 
     def cancel_call(self, call_id: str, reason: str = "") -> bool:
@@ -281,25 +288,33 @@ class Run:
     def __enter__(self) -> Self:
         """Start the run if need be; the block is a consumer of it."""
         warn_of_blocking("with run", "async with")
-        self._lifecycle.consumers.enter()
-        self._start_as_consumer()
+        self._enter_block()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lifecycle.consumers.leave(lost=True)
+        self._lifecycle.consumers.leave(self._blocks.pop(), lost=True)
 
     async def __aenter__(self) -> Self:
         """As `__enter__`, on the running event loop."""
-        self._lifecycle.consumers.enter()
-        self._start_as_consumer()
+        self._enter_block()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lifecycle.consumers.leave(lost=True)
+        self._lifecycle.consumers.leave(self._blocks.pop(), lost=True)
+
+    def _enter_block(self) -> None:
+        consumer = object()
+        try:
+            self._lifecycle.consumers.enter(consumer)
+            self._start_as_consumer()
+            self._blocks.append(consumer)
+        except BaseException:  # a Ctrl-C: the block is not entered, and so will not be left
+            self._lifecycle.consumers.leave(consumer, lost=True)
+            raise
 
     def _take_stream(self) -> Stream:
         if self._view is not None:
@@ -326,6 +341,17 @@ class Run:
 
     def _is_terminated(self) -> bool:
         return self._lifecycle.result is not None and not self._lifecycle.work.pieces
+
+    def __del__(self) -> None:
+        run: Lifecycle | None = getattr(self, "_lifecycle", None)
+        if run is not None and run.state == RunState.CREATED and self._view is None:
+            warnings.warn(
+                f"{self!r} was never started, and nothing of it is stored; iterate it, or call start(), "
+                "result() or cancel()",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
 
     def __repr__(self) -> str:
         stands = self.status or self.state

@@ -65,6 +65,7 @@ class Stream:
         self._shown: dict[Author, int] = {}  # characters of the partials of messages that are not whole yet
         self._shown_of: dict[int, int] = {}  # the same of spilled events, by number
         self._gaps: set[Author] = set(begun)
+        self._marks: deque[tuple[int, Event]] = deque()  # gaps, and after which spilled event each comes
         self._wake: Callable[[], None] | None = None
 
     def push(self, event: Event) -> None:
@@ -140,6 +141,7 @@ class Stream:
                 seq = event.seq or 0
                 if seq > spilled:
                     break
+                self._place_marks(seq)
                 shown = self._shown_of.pop(seq, 0)
                 self._items.append(replace(event, shown=shown) if shown else event)
                 self._position = seq
@@ -148,6 +150,11 @@ class Stream:
                 self._position = max(self._position, spilled)
                 self._spilled = None
                 self._shown_of.clear()
+                self._place_marks(None)
+
+    def _place_marks(self, before: int | None) -> None:
+        while self._marks and (before is None or self._marks[0][0] < before):
+            self._items.append(self._marks.popleft()[1])
 
     def _push_partial(self, event: Event) -> None:
         author = (event.author, event.branch)
@@ -158,14 +165,16 @@ class Stream:
             self._shown[author] = self._shown.get(author, 0) + len(event.text)
             return
         self._gaps.add(author)
-        self._items.append(
-            replace(
-                event,
-                content=Content("model", ()),
-                error_code=GAP,
-                error_message="Partials were dropped: they came faster than they were taken.",
-            )
+        mark = replace(
+            event,
+            content=Content("model", ()),
+            error_code=GAP,
+            error_message="Partials were dropped: they came faster than they were taken.",
         )
+        if self._spilled is None:
+            self._items.append(mark)
+        else:
+            self._marks.append((self._spilled, mark))
 
     def _push_stored(self, event: Event, seq: int) -> None:
         author = (event.author, event.branch)

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 
 from intermission.events import Event
+from intermission.kernel.actor import ActorCrashError
 from intermission.kernel.workers import Budget
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.result import RunResult, RunStatus
@@ -18,7 +19,8 @@ class Subscription:
     """Calls back with a run's events. `Run.subscribe` makes it.
 
     `on_event` gets each event; then comes one of `on_error` and `on_complete`, unless the subscription was
-    disposed; and at last, always and once, `on_finally` with the result. What `on_event` raises fails the run.
+    disposed; and at last, always and once, `on_finally` with the result. What `on_event` raises fails the
+    run, and is what `on_error` gets; no further event is given.
     """
 
     def __init__(
@@ -39,7 +41,8 @@ class Subscription:
         self._again = False
         self._disposed = False
         self._ended = False
-        run.consumers.enter()
+        self._error: Exception | None = None
+        run.consumers.enter(self)
         run.stream.on_change(self._wake)
 
     @property
@@ -53,7 +56,7 @@ class Subscription:
             if self._disposed or self._ended:
                 return
             self._disposed = True
-        self._run.consumers.leave(lost=True)
+        self._run.consumers.leave(self, lost=True)
         self._wake()
 
     def _wake(self) -> None:
@@ -73,7 +76,10 @@ class Subscription:
         with self._lock:
             self._pumping = False
         logger.error("a subscriber of run %s got no worker in time", self._run.invocation_id)
-        self._run.services.timer.call_later(1.0, self._wake)
+        try:
+            self._run.services.timer.call_later(1.0, self._wake)
+        except RuntimeError:  # the runner is closed, and with it all runs have ended
+            self._pump()
 
     def _pump(self) -> None:
         while True:
@@ -99,23 +105,27 @@ class Subscription:
             return False
 
     def _give(self, event: Event) -> None:
-        if self._disposed:
+        if self._disposed or self._error is not None:
             return
         try:
             self._on_event(event)
         except BaseException as error:
             logger.exception("a subscriber raised", extra=self._extra())
-            self._run.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            self._error = error if isinstance(error, Exception) else ActorCrashError.of("a subscriber", error)
+            self._run.fail(self._error)
 
     def _finish(self, error: Exception | None) -> None:
-        with self._lock:
-            self._ended = True
-            disposed = self._disposed
+        if error is not None and not self._disposed:
+            self._run.consumers.leave(self, lost=True)  # it cannot be told what happens
         self._run.stream.on_change(None)
         result = self._run.wait_ended(None)
         assert result is not None
+        with self._lock:
+            self._ended = True
+            disposed = self._disposed
+        error = error or self._error
         if not disposed:
-            self._run.consumers.leave(lost=False)
+            self._run.consumers.leave(self, lost=False)
             if error is None and result.status in {RunStatus.FAILED, RunStatus.EXPIRED}:
                 error = result.error
             if error is not None and self._on_error is not None:

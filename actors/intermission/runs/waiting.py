@@ -5,9 +5,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
+from intermission.errors import SessionClosedError
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.workers import Budget
 from intermission.runs.current import current
@@ -84,19 +85,18 @@ async def wait_async(run: Lifecycle, ready: Callable[[], bool], timeout: float |
     changed = asyncio.Event()
 
     def wake() -> None:
-        try:
+        with suppress(RuntimeError):  # the loop was closed, and nobody waits on it any more
             loop.call_soon_threadsafe(changed.set)
-        except RuntimeError:
-            pass  # the loop was closed, and nobody waits on it any more
 
     async def until_ready() -> None:
         while not ready():
             changed.clear()
+            if run.work.pieces:
+                run.work.when_idle(wake)  # once; there may be more afterwards
             if not ready():
                 await changed.wait()
 
     forget = run.listen(wake)
-    run.work.when_idle(wake)
     try:
         await asyncio.wait_for(until_ready(), timeout)
     except TimeoutError:
@@ -126,7 +126,13 @@ async def in_worker(services: Services, function: Callable[[], T]) -> T:
             value = function()
         except BaseException as raised:  # noqa: BLE001 - it is raised where it is waited for
             error = raised
-        loop.call_soon_threadsafe(settle, value, error)
+        with suppress(RuntimeError):  # the loop was closed, and nobody waits on it any more
+            loop.call_soon_threadsafe(settle, value, error)
 
-    services.workers.submit(call, budget=Budget.RESERVE)
+    def refused() -> None:
+        error = SessionClosedError("the runner is closed; the log cannot be read through it any more")
+        with suppress(RuntimeError):  # as above
+            loop.call_soon_threadsafe(settle, None, error)
+
+    services.workers.submit(call, refused=refused, budget=Budget.RESERVE)
     return await answer

@@ -29,7 +29,7 @@ class Piece:
 
 
 class Work:
-    """The pieces of one run that have not ended. A piece has ended when its thread has left it, not before."""
+    """The pieces of one run that have not ended. One has ended when its thread has left it, not before."""
 
     __slots__ = ("_changed", "_on_idle", "_pieces", "terminated")
 

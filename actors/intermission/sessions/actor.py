@@ -2,8 +2,11 @@
 
 import logging
 from collections import deque
+from typing import Any
 
 from intermission.errors import SessionBusyError, SessionClosedError
+from intermission.kernel.ref import ActorDeadError
+from intermission.kernel.supervision import Terminated
 from intermission.kernel.workers import Budget
 from intermission.keys import SessionKey
 from intermission.runs.lifecycle import Lifecycle
@@ -32,6 +35,8 @@ __all__ = ["SessionActor"]
 logger = logging.getLogger(__name__)
 
 _RUNNER_CLOSED = "the runner was closed before this run began; nothing of it was stored"
+_STOPPED = "the session was stopped before the run's end; what was stored before is kept"
+_FAILED = "the session's actor failed, so the run was ended; what was stored before is kept"
 _SESSION_CLOSED = "the session was deleted before this run began; nothing of it was stored"
 
 
@@ -49,6 +54,7 @@ class SessionActor(RunKeeper):
         self._delete: Delete | None = None
         self._changes = 0  # batches of no run that are with the log
         self._later: list[SetState] = []
+        self._moving = False
 
     def on_receive(self, message: object) -> None:
         """Handle one message. Whatever goes wrong fails the run that it belongs to, never the session."""
@@ -60,10 +66,27 @@ class SessionActor(RunKeeper):
             )
             if self._current is not None:
                 self._fail(self._current, exception_of(error))
+            else:
+                self._next()
 
     def on_stop(self) -> None:
         """Leave nobody waiting, however the actor came to its end."""
-        self._refuse_waiting(_RUNNER_CLOSED)
+        self._leave_all(SessionClosedError(_STOPPED))
+
+    def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
+        """As `on_stop`: the directory makes another actor of the session, which begins from the log."""
+        error = ActorDeadError(_FAILED)
+        error.__cause__ = exception_value
+        self._leave_all(error)
+
+    def _leave_all(self, error: Exception) -> None:
+        try:
+            self._abandon(error)
+        finally:
+            self._refuse_waiting(error)
+            self._host.registry.lost(self._key, self.actor_ref)
+            if self._retire is not None:
+                self._retire.idle()
 
     def _handle(self, message: object) -> None:
         match message:
@@ -77,8 +100,10 @@ class SessionActor(RunKeeper):
                 self._queue(run)
             case LookAtSlot(run):
                 self._look_at_slot(run)
-            case Loaded(view, error):
-                self._loaded(view, error)
+            case Loaded():
+                self._loaded(message)
+            case Terminated():
+                self._agent_gone(message)
             case _:
                 self._administer(message)
 
@@ -87,11 +112,10 @@ class SessionActor(RunKeeper):
             case SetState():
                 self._set_state(message)
             case Passivate():
-                if self._is_idle() and self._host.registry.leave(self._key, unless=self._has_mail):
-                    self.stop()
+                self._passivate()
             case Retire():
                 self._retire = message
-                self._refuse_waiting(_RUNNER_CLOSED)
+                self._refuse_waiting(SessionClosedError(_RUNNER_CLOSED))
                 self._next()
             case Delete():
                 self._begin_delete(message)
@@ -100,27 +124,46 @@ class SessionActor(RunKeeper):
             case _:
                 raise TypeError(f"a session takes no {message!r}")
 
+    def _passivate(self) -> None:
+        if not self._is_idle():
+            return
+        if self._host.registry.leave(self._key, unless=self._has_mail):
+            self.stop()
+        else:
+            self._host.registry.idle(self._key)  # it has to go when that mail is done
+
     def _queue(self, run: Lifecycle) -> None:
         if not run.take():
-            self._host.registry.left_queue(self._key)
+            # It was handed over twice, or ended before it came.
+            if run not in (self._waiting or ()):
+                self._host.registry.left_queue(run)
+            if run.result is not None:
+                self._host.registry.forget(run)
+            self._next()
             return
         if self._waiting is None:
             self._waiting = deque()
         self._waiting.append(run)
         if self._retire is not None:
-            self._refuse_waiting(_RUNNER_CLOSED)
+            self._refuse_waiting(SessionClosedError(_RUNNER_CLOSED))
         elif self._delete is not None:
-            self._refuse_waiting(_SESSION_CLOSED)
+            self._refuse_waiting(SessionClosedError(_SESSION_CLOSED))
         else:
             if self._current is not None:
                 run.admit()
             self._next()
 
     def _next(self) -> None:
-        while self._current is None and self._waiting:
-            run = self._waiting.popleft()
-            self._host.registry.left_queue(self._key)
-            self._take(run)
+        if self._moving:
+            return  # a run that ends as soon as it is taken is followed by the loop below, and not inside it
+        self._moving = True
+        try:
+            while self._current is None and self._waiting:
+                run = self._waiting.popleft()
+                self._host.registry.left_queue(run)
+                self._take(run)
+        finally:
+            self._moving = False
         self._change_now()
         if self._current is not None or self._changes:
             return
@@ -144,8 +187,13 @@ class SessionActor(RunKeeper):
                 self._leave_unwritten(current, verdict)
         elif self._waiting and run in self._waiting:
             self._waiting.remove(run)
-            self._host.registry.left_queue(self._key)
+            self._host.registry.left_queue(run)
             self._end_unwritten(run, verdict)
+        elif run.take():
+            # This has overtaken the run, which finds itself taken when it comes, if it comes.
+            self._host.registry.left_queue(run)
+            self._end_unwritten(run, verdict)
+            self._next()
 
     def _stored(self, batch: Batch, outcome: Appended | StorageError) -> None:
         match batch.purpose:
@@ -157,11 +205,11 @@ class SessionActor(RunKeeper):
                 self._run_stored(batch, outcome)
         self._change_now()
 
-    def _refuse_waiting(self, why: str) -> None:
+    def _refuse_waiting(self, error: Exception) -> None:
         waiting, self._waiting = self._waiting, None
         for run in waiting or ():
-            self._host.registry.left_queue(self._key)
-            verdict = run.decide(Verdict(RunStatus.FAILED, error=SessionClosedError(why)))
+            self._host.registry.left_queue(run)
+            verdict = run.decide(Verdict(RunStatus.FAILED, error=error))
             self._end_unwritten(run, verdict)
 
     def _is_idle(self) -> bool:
@@ -185,6 +233,7 @@ class SessionActor(RunKeeper):
             self._writer.change(record, self._current, batch, message.position)
         except BaseException as error:  # noqa: BLE001 - whoever asked waits for the answer
             message.done(error)
+            self._next()
         else:
             self._changes += 1
 
@@ -215,7 +264,7 @@ class SessionActor(RunKeeper):
             message.done(SessionClosedError("the session is being deleted already"))
             return
         self._delete = message
-        self._refuse_waiting(_SESSION_CLOSED)
+        self._refuse_waiting(SessionClosedError(_SESSION_CLOSED))
         if self._current is not None:
             self._current.run.cancel(CancelSource.ADMIN, "the session was deleted")
             self._look_at_slot(self._current.run)
@@ -225,15 +274,21 @@ class SessionActor(RunKeeper):
         def delete() -> None:
             outcome: bool | BaseException
             try:
-                outcome = self._host.log.delete(self._key.stream, take_over=message.take_over)
+                outcome = self._host.log.delete(self._key.stream, token=token, take_over=message.take_over)
             except ClaimedError as error:
                 outcome = SessionBusyError(error.owner)
             except BaseException as error:  # noqa: BLE001 - whoever asked waits for the answer
                 outcome = error
             self.actor_ref.tell(Deleted(outcome))
 
+        def refused() -> None:
+            self.actor_ref.tell(Deleted(SessionClosedError("the runner was closed; nothing was deleted")))
+
+        # An end that is owed keeps its claim, which goes with the session.
+        owed = self._writer.owed
+        token = None if owed is None else owed.token
         self._changes += 1
-        self._host.services.workers.submit(delete, budget=Budget.RESERVE)
+        self._host.services.workers.submit(delete, refused=refused, budget=Budget.RESERVE)
 
     def _end_delete(self, outcome: bool | BaseException) -> None:
         assert self._delete is not None
@@ -242,4 +297,6 @@ class SessionActor(RunKeeper):
         self._host.registry.leave(self._key, unless=bool)
         self._writer.owed = None
         message.done(outcome)
+        if self._retire is not None:
+            self._retire.idle()
         self.stop()

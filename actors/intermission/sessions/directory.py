@@ -6,7 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pykka
 
@@ -16,6 +16,7 @@ from intermission.keys import SessionKey
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.result import CancelSource, RunStatus, Verdict
 from intermission.sessions.actor import SessionActor
+from intermission.sessions.ends import unwritten
 from intermission.sessions.messages import LookAtSlot, Passivate, QueueRun, Retire
 
 __all__ = ["Directory"]
@@ -25,10 +26,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """An active session: its actor, how many runs wait in it, and those that are queued or under way."""
+    """An active session: its actor, and the runs that wait in it."""
 
     ref: ActorRef[SessionActor]
-    queued: int = 0
+    queued: dict[Lifecycle, None] = field(default_factory=dict[Lifecycle, None])
 
 
 class Directory:
@@ -73,18 +74,29 @@ class Directory:
         """
         with self._lock:
             entry = self._entry(run.key)
-            if entry.queued >= self._max_queued:
+            if run not in entry.queued and len(entry.queued) >= self._max_queued:
                 raise OverloadedError(
-                    f"{entry.queued} runs wait in session {run.key.session_id!r} (max_queued): this one was "
-                    "not taken, and nothing of it was stored. Start it again when some have ended."
+                    f"{len(entry.queued)} runs wait in session {run.key.session_id!r} (max_queued): this one "
+                    "was not taken, and nothing of it was stored. Start it again when some have ended."
                 )
-            entry.queued += 1
+            # What an interrupt leaves half done is done again with the next start, or undone by a cancel.
+            entry.queued[run] = None
             self._runs[run] = None
-            entry.ref.tell(QueueRun(run))
+            try:
+                entry.ref.tell(QueueRun(run))
+            except pykka.ActorDeadError:  # it has failed this moment; the next one begins from the log
+                entry = self._entry(run.key)
+                entry.queued[run] = None
+                entry.ref.tell(QueueRun(run))
 
     def cancel(self, run: Lifecycle) -> None:
-        """Tell a run's session to look at its slot. A run that was never delivered has nobody to tell."""
-        self.tell(run.key, LookAtSlot(run))
+        """Tell a run's session to look at its slot. A run that no session has seen ends here."""
+        if self.tell(run.key, LookAtSlot(run)) or not run.take():
+            return
+        verdict = run.verdict
+        assert verdict is not None
+        run.end(unwritten(run, verdict))
+        self.forget(run)
 
     def forget(self, run: Lifecycle) -> None:
         """See `Registry.forget`. What its work has left behind is remembered until it has returned."""
@@ -144,19 +156,25 @@ class Directory:
         if self._closed:
             raise SessionClosedError("the runner is closed: it takes no more runs. Nothing was stored.")
         entry = self._sessions.get(key)
-        if entry is None or not entry.ref.is_alive():
+        if entry is None:
             entry = self._sessions[key] = _Entry(self._start(key))
+        elif not entry.ref.is_alive():
+            before, entry = entry, _Entry(self._start(key))
+            self._sessions[key] = entry
+            for run in list(before.queued):  # those that it has seen are taken, and were ended with it
+                entry.queued[run] = None
+                entry.ref.tell(QueueRun(run))
         self._idle.pop(key, None)
         return entry
 
     # What sessions do.
 
-    def left_queue(self, key: SessionKey) -> None:
+    def left_queue(self, run: Lifecycle) -> None:
         """See `Registry.left_queue`."""
         with self._lock:
-            entry = self._sessions.get(key)
-            if entry is not None and entry.queued:
-                entry.queued -= 1
+            entry = self._sessions.get(run.key)
+            if entry is not None:
+                entry.queued.pop(run, None)
 
     def idle(self, key: SessionKey) -> None:
         """See `Registry.idle`. Beyond the bound, the session that is idle for longest is asked to leave."""
@@ -169,6 +187,23 @@ class Directory:
             while len(self._idle) > self._resident:
                 oldest, _ = self._idle.popitem(last=False)
                 self.tell(oldest, Passivate())
+
+    def lost(self, key: SessionKey, ref: ActorRef[SessionActor]) -> None:
+        """See `Registry.lost`. The runs that wait for it get another actor, which begins from the log."""
+        with self._lock:
+            entry = self._sessions.get(key)
+            if entry is None or entry.ref != ref:
+                return
+            if entry.queued and not self._closed:
+                self._entry(key)
+                return
+            self._sessions.pop(key)
+            self._idle.pop(key, None)
+        error = SessionClosedError("the session was closed before this run began; nothing of it was stored")
+        for run in list(entry.queued):
+            if run.take():
+                run.end(unwritten(run, run.decide(Verdict(RunStatus.FAILED, error=error))))
+                self.forget(run)
 
     def leave(self, key: SessionKey, *, unless: Callable[[], bool]) -> bool:
         """See `Registry.leave`."""
@@ -212,6 +247,8 @@ class Directory:
                 self._sessions.pop(key, None)
 
     def _end(self, run: Lifecycle, grace: float, *, release: bool) -> None:
+        if run.result is not None:
+            return
         what = RunStatus.INTERRUPTED if release else RunStatus.CANCELLED
         logger.warning(
             "run %s had not ended %s s after the runner's close and ends as %s. Calls of it that cannot be "

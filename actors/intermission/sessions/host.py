@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from intermission.agents.app import App
+from intermission.kernel.ref import ActorRef
 from intermission.keys import SessionKey
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.services import Services
@@ -17,8 +18,8 @@ __all__ = ["Host", "Registry"]
 class Registry(Protocol):
     """The directory, as a session sees it."""
 
-    def left_queue(self, key: SessionKey) -> None:
-        """One run less waits in the session."""
+    def left_queue(self, run: Lifecycle) -> None:
+        """A run waits in its session no more."""
         ...
 
     def forget(self, run: Lifecycle) -> None:
@@ -27,6 +28,10 @@ class Registry(Protocol):
 
     def idle(self, key: SessionKey) -> None:
         """The session has nothing to do."""
+        ...
+
+    def lost(self, key: SessionKey, ref: ActorRef[Any]) -> None:
+        """The session's actor has stopped; what it has not seen yet is for another one."""
         ...
 
     def leave(self, key: SessionKey, *, unless: Callable[[], bool]) -> bool:

@@ -1,4 +1,4 @@
-"""What is said to a session's actor: by the directory, by the log, by workers. A strand's words are in `messages`."""
+"""What the directory, the log and workers say to a session's actor; what strands say is `runs.messages`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from intermission.kernel.mailbox import Lane
 from intermission.runs.lifecycle import Lifecycle
 from intermission.sessions.batch import Batch
+from intermission.sessions.current import CurrentRun
 from intermission.sessions.view import SessionView
 from intermission_storage import Appended, StorageError
 
@@ -74,9 +75,10 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A worker has read the session, or could not."""
+    """A worker has read the session for a run, or could not."""
 
     lane: ClassVar[Lane] = Lane.INTERNAL
+    current: CurrentRun
     view: SessionView | None
     error: BaseException | None = None
 

@@ -2,13 +2,17 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
-from intermission.errors import SessionBusyError, SessionNotFoundError
+import pykka
+
+from intermission.errors import SessionBusyError, SessionClosedError, SessionNotFoundError
 from intermission.events import Event, Usage
 from intermission.kernel.actor import Actor, ActorCrashError
 from intermission.kernel.promise import Promise
+from intermission.kernel.ref import ActorDeadError
+from intermission.kernel.supervision import Terminated
 from intermission.kernel.workers import Budget
 from intermission.keys import SessionKey
 from intermission.runs.agent_actor import AgentActor
@@ -19,9 +23,9 @@ from intermission.runs.result import RunResult, RunStatus, Verdict
 from intermission.runs.signals import RunOver
 from intermission.sessions.batch import Batch, Purpose
 from intermission.sessions.current import CurrentRun, Phase
+from intermission.sessions.ends import abandon, result_of, unwritten
 from intermission.sessions.host import Host
 from intermission.sessions.messages import Loaded, Stored
-from intermission.sessions.reading import events_of_run
 from intermission.sessions.records import event_of
 from intermission.sessions.view import SessionView
 from intermission.sessions.writer import SessionWriter
@@ -41,6 +45,8 @@ __all__ = ["RunKeeper", "exception_of"]
 logger = logging.getLogger(__name__)
 
 _MAX_ATTEMPTS = 100  # beginnings that others got in before
+
+_CLOSED = "the runner was closed before this run began; nothing of it was stored"
 
 
 class RunKeeper(Actor):
@@ -69,7 +75,9 @@ class RunKeeper(Actor):
             return
         self._current = current = CurrentRun(run)
         try:
-            if self._writer.owed is not None:
+            if self._writer.paying:
+                pass  # for a run that was cancelled meanwhile; what comes of it is this one's answer, too
+            elif self._writer.owed is not None:
                 self._writer.pay()
             else:
                 self._load_or_claim(current)
@@ -78,7 +86,7 @@ class RunKeeper(Actor):
 
     def _load_or_claim(self, current: CurrentRun) -> None:
         if self._view is None:
-            self._load()
+            self._load(current)
         elif self._view.position == 0 and not self._host.auto_create:
             self._view = None  # somebody else may create it
             error = SessionNotFoundError(self._key.app, self._key.user_id, self._key.session_id)
@@ -87,23 +95,28 @@ class RunKeeper(Actor):
             current.phase = Phase.CLAIMING
             self._writer.begin(current, self._view)
 
-    def _load(self) -> None:
+    def _load(self, current: CurrentRun) -> None:
         def load() -> None:
             try:
-                loaded = Loaded(SessionView.load(self._host.log, self._key.stream))
+                loaded = Loaded(current, SessionView.load(self._host.log, self._key.stream))
             except BaseException as error:  # noqa: BLE001 - it is the run's, which waits for an answer
-                loaded = Loaded(None, error)
-            self.actor_ref.tell(loaded)
+                loaded = Loaded(current, None, error)
+            with suppress(pykka.ActorDeadError):  # then the run has ended
+                self.actor_ref.tell(loaded)
 
-        self._host.services.workers.submit(load, budget=Budget.RESERVE)
+        def refused() -> None:
+            with suppress(pykka.ActorDeadError):
+                self.actor_ref.tell(Loaded(current, None, SessionClosedError(_CLOSED)))
 
-    def _loaded(self, view: SessionView | None, error: BaseException | None) -> None:
-        self._view = view
+        self._host.services.workers.submit(load, refused=refused, budget=Budget.RESERVE)
+
+    def _loaded(self, message: Loaded) -> None:
         current = self._current
-        if current is None or current.phase not in {Phase.LOADING, Phase.CLAIMING}:
-            return
-        if error is not None:
-            self._fail(current, exception_of(error))
+        if current is not message.current or current.phase not in {Phase.LOADING, Phase.RELOADING}:
+            return  # it was read for a run that has been cancelled meanwhile
+        self._view = message.view
+        if message.error is not None:
+            self._fail(current, exception_of(message.error))
         elif current.phase is Phase.LOADING:
             self._load_or_claim(current)
         else:
@@ -118,7 +131,7 @@ class RunKeeper(Actor):
             if run.verdict is not None:
                 self._leave_unwritten(current, run.verdict)
             else:
-                self._load()
+                self._load(current)
             return
         if isinstance(outcome, StorageError):
             error: Exception = outcome
@@ -134,10 +147,9 @@ class RunKeeper(Actor):
         view.take_in(batch.records, outcome.position)
         run.begin(outcome.position)
         self._host.publish(RunStarted(self._key.user_id, self._key.session_id, run.invocation_id or ""))
-        if run.verdict is not None:
-            self._end(current, run.verdict)
-        elif self._is_another(view):
-            self._load()  # a session of that name was deleted, and this is a new one
+        if run.verdict is None and self._is_another(view):
+            current.phase = Phase.RELOADING  # a session of that name was deleted, and this is a new one
+            self._load(current)
         else:
             self._run_agent(current)
 
@@ -148,6 +160,9 @@ class RunKeeper(Actor):
     def _run_agent(self, current: CurrentRun) -> None:
         view = self._view
         assert view is not None
+        if current.run.verdict is not None:
+            self._end(current, current.run.verdict)  # it was cancelled in the set-up: no agent starts
+            return
         current.phase = Phase.RUNNING
         environment = Environment(
             current.run,
@@ -157,6 +172,7 @@ class RunKeeper(Actor):
             view.events,
         )
         current.agent = self.system.start(AgentActor, environment, self._host.app.root_agent)
+        self.watch(current.agent)
         current.agent.tell(Begin())
 
     def _state_of(self, view: SessionView) -> Callable[[], Scopes]:
@@ -168,8 +184,18 @@ class RunKeeper(Actor):
 
         return state
 
+    def _agent_gone(self, message: Terminated) -> None:
+        """An agent's actor has stopped. If its run has no end yet, nobody else would end it."""
+        current = self._current
+        if current is None or current.phase is not Phase.RUNNING or current.agent != message.ref:
+            return
+        error = ActorDeadError(f"the actor of run {current.run.invocation_id} stopped before the run's end")
+        error.__cause__ = message.error
+        self._end(current, current.run.decide(Verdict(RunStatus.FAILED, error=error)))
+
     def _paid(self, outcome: Appended | StorageError) -> None:
         """The end that was owed is in the log, or cannot be brought there yet."""
+        self._writer.paying = False
         current = self._current
         if not isinstance(outcome, StorageError) or isinstance(outcome, StaleClaimError):
             # Who was taken over owes no more.
@@ -297,21 +323,7 @@ class RunKeeper(Actor):
         self._finish(current, batch.verdict, None)
 
     def _finish(self, current: CurrentRun, verdict: Verdict, last_seq: int | None) -> None:
-        usage = current.usage
-        if verdict.status is not RunStatus.COMPLETED:
-            usage = replace(usage, complete=False)  # a call that failed or was left has cost tokens too
-        invocation_id = current.run.invocation_id or ""
-        result = RunResult(
-            status=verdict.status,
-            text=current.text,
-            usage=usage,
-            error=verdict.error,
-            reason=verdict.reason,
-            invocation_id=invocation_id,
-            last_seq=last_seq,
-            read_events=partial(events_of_run, self._host.log, self._key.stream, invocation_id),
-        )
-        self._leave(current, result)
+        self._leave(current, result_of(self._host, self._key, current, verdict, last_seq))
 
     def _leave_unwritten(self, current: CurrentRun, verdict: Verdict) -> None:
         """End a run of which nothing is in the log."""
@@ -320,13 +332,13 @@ class RunKeeper(Actor):
         self._next()
 
     def _end_unwritten(self, run: Lifecycle, verdict: Verdict) -> None:
-        result = RunResult(
-            status=verdict.status,
-            error=verdict.error,
-            reason=verdict.reason,
-            invocation_id=run.invocation_id,
-        )
-        self._tell_end(run, result)
+        self._tell_end(run, unwritten(run, verdict))
+
+    def _abandon(self, error: Exception) -> None:
+        """This actor stops: nothing that comes into its mailbox is seen any more."""
+        current, self._current = self._current, None
+        if current is not None:
+            abandon(self._host, self._key, current, error, self._tell_end)
 
     def _leave(self, current: CurrentRun, result: RunResult) -> None:
         self._current = None

@@ -1,6 +1,7 @@
 """`SessionWriter`: gives a session's batches to the log, and keeps the end that the log refused."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pykka
@@ -49,6 +50,7 @@ class SessionWriter:
         self._host = host
         self._stored = stored
         self.owed: Batch | None = None  # a run's end that the log has refused; it comes before the next run
+        self.paying = False  # whether it is with the log
 
     def begin(self, current: CurrentRun, view: "SessionView") -> None:
         """Claim the session with a run's first records; a new session is created with them.
@@ -120,6 +122,7 @@ class SessionWriter:
         """
         assert self.owed is not None
         self._submit(self.owed, release=True, drop=self.owed.drop)
+        self.paying = True
 
     def owe(self, batch: Batch) -> None:
         """Keep an end that the log refused."""
@@ -167,10 +170,8 @@ class SessionWriter:
         def done(outcome: Appended | StorageError) -> None:
             if also and isinstance(outcome, Appended):
                 self._host.shared.changed(also)
-            try:
+            with suppress(pykka.ActorDeadError):  # the session has stopped, and has left its run to others
                 self._stored(batch, outcome)
-            except pykka.ActorDeadError:
-                pass  # the session was closed meanwhile, and waits for nothing any more
 
         self._host.log.submit(
             self._key.stream,
