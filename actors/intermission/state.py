@@ -58,7 +58,7 @@ class Operation:
 
 
 class StateChange(NamedTuple):
-    """What has changed: keys with their new values, `None` for one that goes, and operations on other keys."""
+    """What has changed: keys with their new values, `None` for one that goes; operations on other keys."""
 
     delta: dict[str, Any]
     operations: tuple[Operation, ...]
