@@ -14,6 +14,7 @@ from intermission.content import FunctionCall, FunctionResponse
 from intermission.errors import LlmCallsLimitExceededError
 from intermission.events import Event
 from intermission.kernel.ref import ActorRef
+from intermission.kernel.scope import CancelScope
 from intermission.kernel.workers import Budget
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.messages import AgentDone, Append
@@ -59,9 +60,14 @@ class Environment:
             "invocation": run.invocation_id,
         }
 
+    @property
+    def scope(self) -> CancelScope:
+        """The run's scope."""
+        assert self.run.scope is not None
+        return self.run.scope
+
     def context(self) -> AgentContext:
         """Return what the run's root agent knows."""
-        assert self.run.scope is not None
         assert self.run.invocation_id is not None
         return AgentContext(
             invocation_id=self.run.invocation_id,
@@ -71,7 +77,7 @@ class Environment:
             events=self.events,
             clock=self.services.clock,
             state=self.new_state(),
-            cancellation=self.run.scope,
+            cancellation=self.scope,
         )
 
     def tell(self, message: Append | AgentDone) -> None:
