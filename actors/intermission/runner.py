@@ -1,5 +1,6 @@
 """`Runner`: the caller's way in."""
 
+import asyncio
 import os
 import sys
 import threading
@@ -13,6 +14,7 @@ from intermission.config import RunConfig
 from intermission.content import Content
 from intermission.kernel.clock import Clock, SystemClock
 from intermission.kernel.dispatcher import Dispatcher
+from intermission.kernel.loops import Startup, ToolLoops
 from intermission.kernel.ref import ActorRef
 from intermission.kernel.scope import ScopeHost
 from intermission.kernel.timer import SteeredClock, Timer
@@ -47,6 +49,11 @@ class Runner:
         log: A path, whose log the runner opens and closes, or an `EventLog`, which the caller closes.
         config: Settings of runs that are given none of their own.
         clock: Where the events' times come from; the machine's clock by default.
+        loop: The event loop that async tools run on. By default it is a thread of the runtime's own, which
+            begins with the first of them.
+        on_startup: An async function that is awaited on that loop before the first of them: the place to make
+            clients that are bound to their loop. Where a tool blocks a loop of ours, the tools after it get a
+            fresh one, and this is awaited there, too.
         workers: How many threads may drive agents and call models and tools at a time. They are started as
             they are needed, and end when they have been idle for a few seconds.
         worker_wait: Seconds that a run or a call waits for one of them, until it ends as an overload.
@@ -75,6 +82,8 @@ class Runner:
         log: str | os.PathLike[str] | EventLog | None = None,
         config: RunConfig | None = None,
         clock: Clock | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+        on_startup: Startup | None = None,
         workers: int = 1024,
         worker_wait: float = 30.0,
         max_queued: int = 1000,
@@ -108,6 +117,7 @@ class Runner:
             waits=WaitsFor(),
             clock=clock or SystemClock(),
             scopes=ScopeHost(timer, pool),
+            loops=ToolLoops(timer, loop=loop, on_startup=on_startup),
         )
         self._directory = Directory(self._start_session, max_queued=max_queued, resident=resident_sessions)
         shared = SharedState(self._log)
@@ -222,6 +232,7 @@ class Runner:
         with self._closing:
             self._directory.close(min(grace, threading.TIMEOUT_MAX), release=runs == "release")
             self.system.close()
+            self._services.loops.close()
             self._services.workers.close()
             self._services.timer.close()
             if self._owns_log:

@@ -40,11 +40,15 @@ class Emit:
             the end of the run.
         starts_calls: The agent promises to yield `CallTools` for the event's calls next. That they begin is
             then stored together with the event.
+        calls_model: The agent promises to yield `CallModel` next, and to do nothing before. If the run's
+            `overlap_model_calls` allows it, the model is asked while the event is being stored: the answer is
+            then the event without its number, and an error of the log is raised at the `yield` of the call.
     """
 
     event: Event
     last: bool = False
     starts_calls: bool = False
+    calls_model: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +125,11 @@ Steps: TypeAlias = Generator[Effect, Any, None]
 """What `BaseAgent.run` returns."""
 
 
-def emit(event: Event, *, last: bool = False, starts_calls: bool = False) -> Generator[Effect, Any, Event]:
+def emit(
+    event: Event, *, last: bool = False, starts_calls: bool = False, calls_model: bool = False
+) -> Generator[Effect, Any, Event]:
     """Show an event, and return it as it was stored. The flags are those of `Emit`."""
-    return cast(Event, (yield Emit(event, last=last, starts_calls=starts_calls)))
+    return cast(Event, (yield Emit(event, last=last, starts_calls=starts_calls, calls_model=calls_model)))
 
 
 def call_model(model: Model, request: ModelRequest, author: str) -> Generator[Effect, Any, Generated]:

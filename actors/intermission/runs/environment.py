@@ -16,11 +16,13 @@ from intermission.events import Event
 from intermission.kernel.ref import ActorRef
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.workers import Budget
+from intermission.runs.ahead import Ahead, EventsAhead, state_ahead
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.messages import AgentDone, Append
 from intermission.runs.services import Services
 from intermission.runs.signals import RunOver
 from intermission.state import TEMP, State, apply_change
+from intermission.tools.base import Tool, is_async
 from intermission_storage import Kind, Record
 
 __all__ = ["Environment"]
@@ -47,7 +49,8 @@ class Environment:
     ) -> None:
         self.run = run
         self.services = services
-        self.events = events
+        self._overlaps = run.config.overlap_model_calls
+        self.events = EventsAhead(events) if self._overlaps else events
         self._session = session
         self._committed = committed
         given = run.state_delta.items()
@@ -87,9 +90,27 @@ class Environment:
             RunOver: There is no such session any more, and so no run.
         """
         try:
+            # The strand has nothing else to do until the session has handled it.
+            self._session.tell_here(message)
+        except pykka.ActorDeadError:
+            raise RunOver from None
+
+    def tell_later(self, message: Append) -> None:
+        """Send the session a message, which it handles on a thread of its own.
+
+        Raises:
+            RunOver: See `tell`.
+        """
+        try:
             self._session.tell(message)
         except pykka.ActorDeadError:
             raise RunOver from None
+
+    def ahead(self, event: Event, refused: Callable[[], None]) -> Ahead:
+        """Return a reply to the append of an event that a model is asked about meanwhile; see `Ahead`."""
+        state = dict(self._visible())
+        apply_change(state, event.actions.state_delta, event.actions.state_operations)
+        return Ahead((*self.events, event), state, refused)
 
     def submit(
         self,
@@ -117,6 +138,9 @@ class Environment:
         return State(self._visible)
 
     def _visible(self) -> Mapping[str, Any]:
+        ahead = state_ahead() if self._overlaps else None
+        if ahead is not None:
+            return ahead
         committed = self._committed()
         return {**committed, **self._temp} if self._temp else committed
 
@@ -137,10 +161,16 @@ class Environment:
         stored = tuple(one for one in operations if not one.key.startswith(TEMP))
         return replace(event, actions=replace(event.actions, state_delta=delta, state_operations=stored))
 
-    def at_once(self, calls: Sequence[FunctionCall]) -> Sequence[FunctionCall]:
+    def at_once(self, calls: Sequence[FunctionCall], tools: Mapping[str, Tool]) -> Sequence[FunctionCall]:
         """Return which calls of a turn begin at once."""
-        overlap = self.run.config.tool_execution is ToolExecution.PARALLEL_SUBSCRIBE
-        return calls if overlap else calls[:1]
+        match self.run.config.tool_execution:
+            case ToolExecution.SEQUENTIAL:
+                return calls[:1]
+            case ToolExecution.PARALLEL_SUBSCRIBE:
+                return calls
+            case _:
+                blocking = [call for call in calls if not is_async(tools.get(call.name))]
+                return [call for call in calls if call in blocking[:1] or call not in blocking]
 
     def call_started(self, call: FunctionCall) -> Record:
         """The record that a call begins: from then on it may have had its effect."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from intermission.kernel.clock import Clock
 from intermission.kernel.dispatcher import Dispatcher
+from intermission.kernel.loops import ToolLoops
 from intermission.kernel.scope import ScopeHost
 from intermission.kernel.system import ActorSystem
 from intermission.kernel.timer import Timer
@@ -25,6 +26,7 @@ class Services:
         waits: Which session waits for which.
         clock: Where events' times come from.
         scopes: What the scopes of runs use: the same timer and workers.
+        loops: Where async tools run.
     """
 
     system: ActorSystem
@@ -34,3 +36,4 @@ class Services:
     waits: WaitsFor
     clock: Clock
     scopes: ScopeHost
+    loops: ToolLoops

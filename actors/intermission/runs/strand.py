@@ -8,12 +8,14 @@ from typing import Any, TypeAlias
 
 from intermission.agents.base import AgentContext, BaseAgent
 from intermission.agents.effects import Call, CallModel, CallTools, Emit, Fork, RunAgent
+from intermission.agents.llm import LlmAgent
 from intermission.errors import OverloadedError
 from intermission.events import Event
 from intermission.kernel.actor import ActorCrashError
 from intermission.kernel.promise import Promise
 from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.kernel.workers import Budget
+from intermission.runs.ahead import Ahead
 from intermission.runs.calls import Blocking, OpenCall, Outcome
 from intermission.runs.current import current_call
 from intermission.runs.environment import Environment
@@ -85,6 +87,7 @@ class Strand:
         self._root = root
         self._piece = Piece("agent", agent.name)
         self._reply: Promise[Event | None] | None = None
+        self._ahead: Ahead | None = None  # the append that the next effect, a model call, does not wait for
         self._hook = scope.on_cancel_now(self._wake)
 
     def start(self) -> None:
@@ -105,11 +108,47 @@ class Strand:
         self.environment.tell(Append(self.environment.run, event, reply, before, after, last))
         if self.scope.cancelled:
             reply.fail(RunOver())
-        return reply.wait()
+        try:
+            return reply.wait()
+        except Exception:
+            self.owed = [*before, *self.owed]  # it was refused with the rest, and is still true
+            raise
 
-    def journal(self, record: Record) -> None:
-        """Have the session store a record that nobody waits for."""
-        self.environment.tell(Append(self.environment.run, None, None, [record]))
+    def _store_ahead(self, event: Event) -> Event:
+        """Have the session store what is owed and an event, and return before that is durable."""
+        before, self.owed = self.owed, []
+
+        def refused() -> None:
+            before[:], self.owed = [], [*before, *self.owed]
+
+        self._reply = self._ahead = ahead = self.environment.ahead(event, refused)
+        self.environment.tell(Append(self.environment.run, event, ahead, tuple(before)))
+        if self.scope.cancelled:
+            ahead.fail(RunOver())
+        return event
+
+    def _settle_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.wait()
+
+    def journal(self, *records: Record) -> None:
+        """Have the session store records that nobody waits for."""
+        self.environment.tell_later(Append(self.environment.run, None, None, records))
+
+    def journal_owed(self) -> None:
+        """Have the session store what is owed, for nothing is stored soon that could take it along."""
+        owed, self.owed = self.owed, []
+        if owed:
+            self.journal(*owed)
+
+    def resume(self, outcome: Outcome) -> None:
+        """Have a worker go on with the outcome of the effect for which `_perform` had none."""
+        self._submit(outcome)
+
+    def leave(self) -> None:
+        """Have a worker leave the generators: the scope is cancelled."""
+        self._leave()
 
     def _wake(self) -> None:
         reply = self._reply
@@ -128,7 +167,12 @@ class Strand:
                     return
             except RunStopped:
                 error = self._end_stopped()
-            except (RunOver, Cancelled):
+            except RunOver:
+                self._close()
+            except Cancelled as raised:
+                # The slot decides whether the run is over, not an exception.
+                if not self.scope.cancelled:
+                    error = ActorCrashError.of("an agent that nobody has cancelled", raised)
                 self._close()
             except Exception as raised:  # noqa: BLE001 - whatever it is, the run must come to an end
                 error = raised
@@ -164,12 +208,19 @@ class Strand:
             self._check()
             steps = self._stack[-1].steps
             try:
-                return steps.send(value) if error is None else steps.throw(error)
+                if self._ahead is None:
+                    return steps.send(value) if error is None else steps.throw(error)
+                with self._ahead.seen():
+                    return steps.send(value)
             except StopIteration as stop:
                 value, error = stop.value, None
             except Exception as raised:  # noqa: BLE001 - it is for the generator below
                 value, error = None, raised
             self._stack.pop()
+            try:
+                self._settle_ahead()
+            except Exception as raised:  # noqa: BLE001 - it is for the generator below
+                value, error = None, error or raised
         if error is not None:
             raise error
         return None
@@ -183,6 +234,8 @@ class Strand:
             raise RunStopped
 
     def _perform(self, effect: Any) -> Outcome | None:
+        if self._ahead is not None and not self._may_overlap(effect):
+            self._settle_ahead()
         match effect:
             case Event():
                 return Outcome(self._emit(Emit(effect)))
@@ -190,14 +243,14 @@ class Strand:
                 return Outcome(self._emit(effect))
             case CallModel():
                 self._check_stop()
-                return self._push(model_turn(self.environment, effect, self._stack[-1].context))
+                ahead, self._ahead = self._ahead, None
+                return self._push(model_turn(self.environment, effect, self._stack[-1].context, ahead))
             case CallTools():
                 return self._push(tool_turn(self, effect, self._stack[-1].context))
             case Blocking():
                 return self._block(effect)
             case Together():
-                effect.wait(self)
-                return Outcome()
+                return effect.suspend()
             case RunAgent(agent):
                 self._check_stop()
                 self._stack.append(self._frame(agent, self._stack[-1].context))
@@ -212,6 +265,9 @@ class Strand:
             case _:
                 name = self._stack[-1].agent.name
                 raise TypeError(f"agent {name!r} yielded {effect!r}, which is no effect")
+
+    def _may_overlap(self, effect: Any) -> bool:
+        return isinstance(effect, CallModel) and self.environment.run.stop_requested is None
 
     def _push(self, steps: Any) -> Outcome:
         """Put steps of the runtime's own on the stack; what they return is the effect's answer."""
@@ -228,9 +284,13 @@ class Strand:
         event = self.environment.with_state(event, self._stack[-1].context.state)
         after: list[Record] = []
         if effect.starts_calls and run.stop_requested is None:
-            calls = self.environment.at_once(event.function_calls)
+            agent = self._stack[-1].agent
+            tools = agent.tools if isinstance(agent, LlmAgent) else {}
+            calls = self.environment.at_once(event.function_calls, tools)
             self.begun.update(call.id for call in calls)
             after = [self.environment.call_started(call) for call in calls]
+        if effect.calls_model and run.config.overlap_model_calls and run.stop_requested is None:
+            return self._store_ahead(event)
         last = effect.last and self._root and len(self._stack) == 1
         stored = self.store(event, after=after, last=last)
         assert stored is not None

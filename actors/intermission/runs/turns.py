@@ -1,24 +1,24 @@
 """What a strand does for `CallModel` and `CallTools`, as generators of blocking calls."""
 
-import logging
-import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from intermission.agents.base import AgentContext
 from intermission.agents.effects import CallModel, CallTools, Generated
 from intermission.config import ToolExecution
-from intermission.content import FunctionCall, FunctionResponse, plain_copy
+from intermission.content import FunctionCall, FunctionResponse
 from intermission.errors import ModelError, ModelErrorKind
 from intermission.kernel.scope import CancelScope
 from intermission.models.base import ModelResponse
+from intermission.runs.ahead import Ahead
+from intermission.runs.async_calls import LATER, Later
 from intermission.runs.calls import Blocking, CallGivenUpError, Outcome
 from intermission.runs.together import Together
+from intermission.runs.tool_calls import Answered, call_tool
 from intermission.state import State
-from intermission.tools.base import Tool, ToolArgumentError, ToolContext
-from intermission_storage.codec import encode_value
+from intermission.tools.base import is_async
 
 if TYPE_CHECKING:
     from intermission.runs.environment import Environment
@@ -26,29 +26,54 @@ if TYPE_CHECKING:
 
 __all__ = ["NOT_RUN", "model_turn", "tool_turn"]
 
-logger = logging.getLogger(__name__)
+_LEFT_OUT: Final = object()
 
 NOT_RUN = "not run, stopped"
 """What the model is told of a call that was not begun because the run was stopped."""
 
 
 def model_turn(
-    environment: "Environment", effect: CallModel, context: AgentContext
+    environment: "Environment", effect: CallModel, context: AgentContext, ahead: Ahead | None
 ) -> Generator[Any, Any, Generated]:
     """Ask a model; return its whole response.
+
+    Args:
+        environment: What the strands of the run share.
+        effect: What is asked.
+        context: Of the agent that asks.
+        ahead: The append that the call does not wait for. Nobody hears of the response before it is durable.
 
     Raises:
         LlmCallsLimitExceededError: The run has had all the calls that it may.
         ModelError: The call failed, or the model contradicts what it has shown.
+        StorageError: What the call did not wait for could not be stored.
     """
+    try:
+        generated = yield from _ask(environment, effect, context, ahead)
+    except Exception:
+        if ahead is not None:
+            ahead.wait()
+        raise
+    if ahead is not None:
+        ahead.wait()
+    return generated
+
+
+def _ask(
+    environment: "Environment", effect: CallModel, context: AgentContext, ahead: Ahead | None
+) -> Generator[Any, Any, Generated]:
     environment.count_model_call()
     shown: list[str] = []
 
     def show(scope: CancelScope, response: ModelResponse) -> None:
         shown.append(response.content.text)
-        if not scope.cancelled:
-            partial = context.event(effect.author, content=response.content, partial=True)
+        if scope.cancelled:
+            return
+        partial = context.event(effect.author, content=response.content, partial=True)
+        if ahead is None:
             environment.run.show(partial)
+        else:
+            ahead.when_durable(lambda: environment.run.show(partial))
 
     def ask(scope: CancelScope) -> ModelResponse | None:
         with closing(_closable(effect.model.generate(effect.request))) as responses:
@@ -59,7 +84,8 @@ def model_turn(
                 show(scope, response)
         return None
 
-    whole: ModelResponse | None = yield Blocking(ask, "model", effect.model.name)
+    opened = None if ahead is None else ahead.gives_up
+    whole: ModelResponse | None = yield Blocking(ask, "model", effect.model.name, opened=opened)
     text = "".join(shown)
     if whole is None or not whole.content.text.startswith(text):
         problem = "ended without a whole response" if whole is None else "gave a text other than its partials"
@@ -76,23 +102,22 @@ def _closable(responses: Iterator[ModelResponse]) -> Generator[ModelResponse]:
 class _Turn:
     """The calls of one turn, and what has become of them."""
 
-    environment: "Environment"
+    strand: "Strand"
     context: AgentContext
     effect: CallTools
     responses: dict[int, FunctionResponse]
     states: dict[int, State]
 
-    def blocking(self, index: int) -> Blocking:
+    def blocking(self, index: int, detach: Callable[[Outcome], None] | None = None) -> Blocking:
         call = self.effect.calls[index]
+        tool = self.effect.tools.get(call.name)
+        environment = self.strand.environment
         state = State(lambda: self.context.state)
 
-        def function(scope: CancelScope) -> FunctionResponse:
-            response = _call_tool(self.environment, call, self.effect.tools.get(call.name), scope, state)
-            self.states[index] = state
-            return response
+        def function(scope: CancelScope) -> Answered | Later:
+            return call_tool(environment, call, tool, scope, state)
 
-        timeout = self.environment.run.config.tool_timeout
-        return Blocking(function, "tool", call.name, call.id, timeout)
+        return Blocking(function, "tool", call.name, call.id, environment.run.config.tool_timeout, detach)
 
     def settle(self, index: int, outcome: Outcome) -> str:
         """Keep a call's response, and return its outcome for the log.
@@ -103,22 +128,24 @@ class _Turn:
         call = self.effect.calls[index]
         error = outcome.error
         if error is None:
-            self.responses[index] = outcome.value
+            self.responses[index], self.states[index] = outcome.value
             return "finished"
         if not isinstance(error, CallGivenUpError):
             raise error
-        # What an abandoned call still does to its state is dropped with it.
-        self.states.pop(index, None)
         said = "not_started" if error.status == "overload" else "unknown"
         response = {"status": error.status, "outcome": said, "message": str(error)}
         self.responses[index] = FunctionResponse(call.id, call.name, response)
         return said
 
     def leave_out(self, index: int, reason: str) -> None:
+        """Answer a call that does not begin."""
         call = self.effect.calls[index]
         message = NOT_RUN if not reason else f"{NOT_RUN}: {reason}"
         response = {"status": "not_run", "outcome": "not_started", "message": message}
         self.responses[index] = FunctionResponse(call.id, call.name, response)
+        if call.id in self.strand.begun:
+            # The log says that it begins.
+            self.strand.owed.append(self.strand.environment.call_finished(call, "not_started"))
 
     def merge_states(self) -> None:
         """Take over what the tools changed, in the order of the calls."""
@@ -130,18 +157,22 @@ def tool_turn(
     strand: "Strand", effect: CallTools, context: AgentContext
 ) -> Generator[Any, Any, tuple[FunctionResponse, ...]]:
     """Run tools; return a response for each call, in order."""
-    turn = _Turn(strand.environment, context, effect, {}, {})
-    overlap = strand.environment.run.config.tool_execution is ToolExecution.PARALLEL_SUBSCRIBE
-    if overlap and len(effect.calls) > 1:
-        yield from _all_at_once(strand, turn)
+    turn = _Turn(strand, context, effect, {}, {})
+    mode = strand.environment.run.config.tool_execution
+    stopped = strand.environment.run.stop_requested
+    if stopped is not None:
+        for index in range(len(effect.calls)):
+            turn.leave_out(index, stopped)
+    elif mode is ToolExecution.SEQUENTIAL or len(effect.calls) <= 1:
+        yield from _one_by_one(turn)
     else:
-        yield from _one_by_one(strand, turn)
+        yield from _Overlapped(turn).steps(all_at_once=mode is ToolExecution.PARALLEL_SUBSCRIBE)
     turn.merge_states()
     return tuple(turn.responses[index] for index in range(len(effect.calls)))
 
 
-def _one_by_one(strand: "Strand", turn: _Turn) -> Generator[Any, Any, None]:
-    environment = strand.environment
+def _one_by_one(turn: _Turn) -> Generator[Any, Any, None]:
+    strand, environment = turn.strand, turn.strand.environment
     before: tuple[FunctionCall, str, FunctionResponse] | None = None
     for index, call in enumerate(turn.effect.calls):
         stopped = environment.run.stop_requested
@@ -161,30 +192,71 @@ def _one_by_one(strand: "Strand", turn: _Turn) -> Generator[Any, Any, None]:
         before = (call, said, turn.responses[index])
 
 
-def _all_at_once(strand: "Strand", turn: _Turn) -> Generator[Any, Any, None]:
-    environment = strand.environment
-    calls = turn.effect.calls
-    stopped = environment.run.stop_requested
-    if stopped is not None:
-        for index in range(len(calls)):
-            turn.leave_out(index, stopped)
-        return
-    _begin(strand, calls)
-    lock = threading.Lock()
-    open_calls = len(calls)
+class _Overlapped:
+    """The calls of a turn that do not wait for each other."""
 
-    def settled(index: int, outcome: Outcome) -> None:
-        nonlocal open_calls
-        with lock:
-            said = turn.settle(index, outcome)
-            open_calls -= 1
-            last = open_calls == 0
-        if last:
-            strand.owed.append(environment.call_finished(calls[index], said))
+    def __init__(self, turn: _Turn) -> None:
+        self._turn = turn
+        self._strand = turn.strand
+        self._calls = turn.effect.calls
+        self._together = Together(turn.strand, len(self._calls), self._settled, self._give_up_others)
+
+    def steps(self, *, all_at_once: bool) -> Generator[Any, Any, None]:
+        """Begin the calls, and leave the strand until all have ended.
+
+        Async ones begin first. Of those that may block each has a worker of its own, or the strand's makes
+        one after another.
+        """
+        try:
+            yield from self._begin(all_at_once)
+        except Exception:
+            self._give_up_others()
+            raise
+        yield self._together
+
+    def _begin(self, all_at_once: bool) -> Generator[Any, Any, None]:
+        environment, tools = self._strand.environment, self._turn.effect.tools
+        mine = [index for index, call in enumerate(self._calls) if is_async(tools.get(call.name))]
+        others = [index for index in range(len(self._calls)) if index not in mine]
+        _begin(self._strand, environment.at_once(self._calls, tools))
+        for index in mine:
+            yield from self._make(index)
+        for index in others:
+            if all_at_once:
+                self._together.submit(index, self._turn.blocking(index, self._together.settler(index)))
+            elif environment.run.stop_requested is None and self._together.error is None:
+                _begin(self._strand, [self._calls[index]])
+                yield from self._make(index)
+            else:
+                self._together.settle(index, Outcome(_LEFT_OUT), here=True)
+
+    def _make(self, index: int) -> Generator[Any, Any, None]:
+        try:
+            outcome = Outcome((yield self._turn.blocking(index, self._together.settler(index))))
+        except Exception as error:  # noqa: BLE001 - raised by the strand, when all are settled
+            outcome = Outcome(error=error)
+        if outcome.value is not LATER:
+            self._together.settle(index, outcome, here=True)
+
+    def _settled(self, index: int, outcome: Outcome, last: bool, here: bool) -> None:
+        if outcome.value is _LEFT_OUT:
+            self._turn.leave_out(index, self._strand.environment.run.stop_requested or "")
+            return
+        said = self._turn.settle(index, outcome)
+        # The response of the last one is in the event that is stored with the record.
+        response = None if last else self._turn.responses[index]
+        record = self._strand.environment.call_finished(self._calls[index], said, response)
+        if last or here:
+            self._strand.owed.append(record)
         else:
-            strand.journal(environment.call_finished(calls[index], said, turn.responses[index]))
+            self._strand.journal(record)
 
-    yield Together([turn.blocking(index) for index in range(len(calls))], settled)
+    def _give_up_others(self) -> None:
+        """A call has crashed, and the turn ends with that: what still runs of it is nobody's."""
+        for call in self._calls:
+            give_up = self._strand.environment.run.calls.get(call.id)
+            if give_up is not None:
+                give_up("stopped", "another call of its turn crashed")
 
 
 def _begin(strand: "Strand", calls: Sequence[FunctionCall]) -> None:
@@ -193,34 +265,3 @@ def _begin(strand: "Strand", calls: Sequence[FunctionCall]) -> None:
     if fresh:
         strand.begun.update(call.id for call in fresh)
         strand.store(None, after=[strand.environment.call_started(call) for call in fresh])
-
-
-def _call_tool(
-    environment: "Environment", call: FunctionCall, tool: Tool | None, scope: CancelScope, state: State
-) -> FunctionResponse:
-    if tool is None:
-        return _failed(call, f"There is no tool named {call.name!r}.")
-    run = environment.run
-    context = ToolContext(
-        function_call_id=call.id,
-        invocation_id=run.invocation_id or "",
-        user_id=run.key.user_id,
-        session_id=run.key.session_id,
-        state=state,
-        cancellation=scope,
-        request_stop=run.request_stop,
-    )
-    try:
-        response = tool.call(plain_copy(call.args), context)
-        encode_value(response)  # a result that the log refuses is the tool's failure
-        return FunctionResponse(call.id, call.name, response)
-    except ToolArgumentError as error:
-        return _failed(call, f"Wrong arguments: {error}")
-    except Exception:
-        # The text of somebody's exception may hold what a model must not see; the log has it.
-        logger.exception("tool %s failed", call.name, extra=environment.extra)
-        return _failed(call, "The tool failed.")
-
-
-def _failed(call: FunctionCall, message: str) -> FunctionResponse:
-    return FunctionResponse(call.id, call.name, {"status": "error", "message": message})

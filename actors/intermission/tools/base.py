@@ -9,7 +9,7 @@ from intermission.kernel.scope import CancelScope
 from intermission.models.base import ToolDeclaration
 from intermission.state import State
 
-__all__ = ["Tool", "ToolArgumentError", "ToolContext"]
+__all__ = ["Tool", "ToolArgumentError", "ToolContext", "is_async"]
 
 
 class ToolArgumentError(IntermissionError):
@@ -68,3 +68,8 @@ class Tool(Protocol):
             Exception: Anything else is logged, and the model is told that the tool failed.
         """
         ...
+
+
+def is_async(tool: Tool | None) -> bool:
+    """Return whether a tool promises that its calls go on without a thread."""
+    return getattr(tool, "is_async", False) is True

@@ -79,8 +79,7 @@ class FunctionTool:
             values[self._context_name] = context
         result = self.func(**values)
         if isinstance(result, concurrent.futures.Future):
-            future: concurrent.futures.Future[Any] = result
-            return self._later(result_of(future))
+            return self._later(result_of(result))  # pyright: ignore[reportUnknownArgumentType]  # of anything
         if inspect.isawaitable(result):
             return self._later(result)
         return self._response(result)
