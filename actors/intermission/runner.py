@@ -1,11 +1,11 @@
 """`Runner`: the caller's way in."""
 
 import asyncio
+import asyncio
 import os
 import sys
 import threading
 from collections.abc import Mapping
-from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,21 +17,25 @@ from intermission.kernel.dispatcher import Dispatcher
 from intermission.kernel.loops import Startup, ToolLoops
 from intermission.kernel.ref import ActorRef
 from intermission.kernel.scope import ScopeHost
+from intermission.kernel.signals import SignalClose
 from intermission.kernel.timer import SteeredClock, Timer
 from intermission.kernel.waits import WaitsFor
 from intermission.kernel.workers import Workers
 from intermission.keys import SessionKey
-from intermission.messages import StartRun
+from intermission.messages import PoisonPill, StartRun, Stop
 from intermission.runs.lifecycle import Lifecycle
-from intermission.runs.receipt import CancelOutcome, CancelReceipt, ResidualWork
+from intermission.runs.receipt import CancelReceipt, ResidualWork
 from intermission.runs.residual import receipt_of, residual_of
 from intermission.runs.result import CancelSource
 from intermission.runs.run import Run
 from intermission.runs.services import Services
-from intermission.runs.waiting import Deadline
+from intermission.runs.waiting import Deadline, in_worker, wait_async, waiting, warn_of_blocking
 from intermission.sessions.actor import SessionActor
 from intermission.sessions.catalog import Sessions
 from intermission.sessions.directory import Directory
+from intermission.sessions.early import EarlyMessages
+from intermission.sessions.follow import Viewers
+from intermission.sessions.handle import Session
 from intermission.sessions.host import Host
 from intermission.sessions.reading import events_after
 from intermission.sessions.shared_state import SharedState
@@ -108,7 +112,7 @@ class Runner:
         timer = Timer(clock if isinstance(clock, SteeredClock) else None)
         pool = Workers(timer=timer, limit=workers, wait=worker_wait)
         self.system = SessionSystem(dispatcher=dispatcher)
-        self.system.sessioned = Sessioned(self._start_run, self._stop_run, self._poison_run)
+        self.system.sessioned = Sessioned(self._start_run, self._say)
         self._services = Services(
             system=self.system,
             dispatcher=dispatcher,
@@ -131,6 +135,9 @@ class Runner:
             auto_create,
         )
         self._closing = threading.RLock()  # a second closer must not close the log under the first
+        self._runs = EarlyMessages(self._directory)
+        self._viewers = Viewers(self._host, self._directory)
+        self._signals: SignalClose | None = None
         self.sessions = Sessions(self._host, self._directory)
         if switch_interval is not None:
             sys.setswitchinterval(switch_interval)
@@ -174,7 +181,38 @@ class Runner:
             user_id: Only this user's.
             session_id: Only those of the sessions of this id.
         """
-        return [self._viewer(run, after=0) for run in self._active(user_id, session_id)]
+        return [self._viewers.of_run(run) for run in self._directory.runs(user_id, session_id)]
+
+    def attach(self, *, user_id: str, session_id: str, after: int = 0) -> Run:
+        """Return a viewer of a session: its stored events, then those of the run in flight, to its end.
+
+        No event is missing and none comes twice. With no run in flight it ends after the stored ones. Of a
+        run that another process has under way, it shows the stored events as they are committed. A viewer
+        that is left touches nothing; its `cancel` cancels the run.
+
+        Args:
+            user_id: The session's user.
+            session_id: The session.
+            after: Only events with a higher `seq`.
+
+        Raises:
+            ValueError: `after` is negative.
+            SessionNotFoundError: There is no such session.
+            StorageError: The log cannot be read.
+        """
+        warn_of_blocking("Runner.attach", "aattach")
+        return self._viewers.of_session(SessionKey(self._app.name, user_id, session_id), after)
+
+    async def aattach(self, *, user_id: str, session_id: str, after: int = 0) -> Run:
+        """As `attach`, without blocking the event loop."""
+        return await in_worker(
+            self._services, lambda: self.attach(user_id=user_id, session_id=session_id, after=after)
+        )
+
+    def session(self, *, user_id: str, session_id: str) -> Session:
+        """Return a handle on a session, whether it exists or not; its keys are checked as by `run`."""
+        key = SessionKey(self._app.name, user_id, session_id)
+        return Session(self, key.user_id, key.session_id)
 
     def cancel(
         self,
@@ -185,16 +223,60 @@ class Runner:
         reason: str = "",
         wait: bool = False,
         timeout: float | None = None,
+        take_over: bool = False,
     ) -> CancelReceipt:
-        """Cancel the run of a session that is under way, or the one of that invocation; see `Run.cancel`."""
+        """Cancel the run of a session that is under way, or the one of that invocation; see `Run.cancel`.
+
+        A run that its process has left without an end gets one in the log.
+
+        Args:
+            user_id: The session's user.
+            session_id: The session.
+            invocation_id: Only this run.
+            reason: Why; it is kept in the log.
+            wait: Wait until the end is stored, and all work of the run has really returned.
+            timeout: Seconds to wait at most.
+            take_over: Whether to end a run that another process has under way, too.
+
+        Raises:
+            SessionBusyError: Another process has the run under way.
+        """
+        deadline = Deadline(timeout)
         run = self._find(user_id, session_id, invocation_id)
         if run is None:
-            return CancelReceipt(CancelOutcome.NOTHING_RUNNING)
-        deadline = Deadline(timeout)
+            key = SessionKey(self._app.name, user_id, session_id)
+            return self._viewers.cancel_elsewhere(key, invocation_id, reason, take_over=take_over)
         outcome = run.cancel(CancelSource.ADMIN, reason)
         if wait:
-            run.wait_ended(deadline.left)
-            run.work.wait(deadline.left)
+            with waiting(run):
+                run.wait_ended(deadline.left)
+                run.work.wait(deadline.left)
+        return receipt_of(run, outcome)
+
+    async def acancel(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        invocation_id: str | None = None,
+        reason: str = "",
+        wait: bool = False,
+        timeout: float | None = None,
+        take_over: bool = False,
+    ) -> CancelReceipt:
+        """As `cancel`, without blocking the event loop."""
+        deadline = Deadline(timeout)
+        run = self._find(user_id, session_id, invocation_id)
+        if run is None:
+            key = SessionKey(self._app.name, user_id, session_id)
+            return await in_worker(
+                self._services,
+                lambda: self._viewers.cancel_elsewhere(key, invocation_id, reason, take_over=take_over),
+            )
+        outcome = run.cancel(CancelSource.ADMIN, reason)
+        if wait:
+            with waiting(run):
+                await wait_async(run, lambda: run.result is not None and not run.work.pieces, deadline.left)
         return receipt_of(run, outcome)
 
     def stop(
@@ -230,6 +312,7 @@ class Runner:
         if runs not in {"cancel", "release"}:
             raise ValueError(f"runs is {runs!r}: give 'cancel' or 'release'")
         with self._closing:
+            self._viewers.close()
             self._directory.close(min(grace, threading.TIMEOUT_MAX), release=runs == "release")
             self.system.close()
             self._services.loops.close()
@@ -237,6 +320,34 @@ class Runner:
             self._services.timer.close()
             if self._owns_log:
                 self._log.close()
+        signals, self._signals = self._signals, None
+        if signals is not None:
+            signals.finish()
+
+    async def aclose(self, grace: float = 5.0, *, runs: str = "cancel") -> None:
+        """As `close`, without blocking the event loop."""
+        # On a thread of its own, for the workers end with the runner.
+        await asyncio.to_thread(self.close, grace, runs=runs)
+
+    def close_on_signals(self) -> None:
+        """Close this runner at SIGINT and SIGTERM; without this call, signals are the program's own affair.
+
+        The first signal has a helper thread close the runner, while the program goes on; when that is done,
+        the signal takes the course that it had before. A second signal ends the process at once.
+
+        Raises:
+            ValueError: This is not the main thread.
+        """
+        if self._signals is None:
+            self._signals = SignalClose(self.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     def __enter__(self) -> Self:
         return self
@@ -264,40 +375,32 @@ class Runner:
             content,
             config or self._config,
             self._services,
-            self._directory,
+            self._runs,
             read_back,
             state_delta=state_delta,
         )
         return lifecycle
 
-    def _viewer(self, run: Lifecycle, after: int) -> Run:
-        read_back = partial(events_after, self._log, run.key.stream)
-        return Run(run, run.view(read_back, after))
-
-    def _active(self, user_id: str | None, session_id: str | None) -> list[Lifecycle]:
-        return [
-            run
-            for run in self._directory.runs()
-            if (user_id is None or run.key.user_id == user_id)
-            and (session_id is None or run.key.session_id == session_id)
-        ]
-
     def _find(self, user_id: str, session_id: str, invocation_id: str | None) -> Lifecycle | None:
-        for run in self._active(user_id, session_id):
-            if invocation_id is None or run.invocation_id == invocation_id:
-                return run
-        return None
+        runs = self._directory.runs(user_id, session_id)
+        return next((run for run in runs if invocation_id in {None, run.invocation_id}), None)
 
     def _start_run(self, user_id: str, session_id: str, message: StartRun) -> Run:
         run = self.run(user_id=user_id, session_id=session_id, message=message.message, config=message.config)
         run.begin()
+        run.raise_refusal()
         return run
 
-    def _stop_run(self, user_id: str, session_id: str, invocation_id: str | None, reason: str) -> None:
-        self.stop(user_id=user_id, session_id=session_id, invocation_id=invocation_id, reason=reason)
-
-    def _poison_run(self, user_id: str, session_id: str, invocation_id: str | None, reason: str) -> None:
-        self.cancel(user_id=user_id, session_id=session_id, invocation_id=invocation_id, reason=reason)
+    def _say(self, user_id: str, session_id: str, message: Stop | PoisonPill) -> None:
+        if message.invocation_id is not None:
+            key = SessionKey(self._app.name, user_id, session_id)
+            self._runs.say(key, message.invocation_id, message)
+        elif isinstance(message, Stop):
+            self.stop(user_id=user_id, session_id=session_id, reason=message.reason)
+        else:
+            run = self._find(user_id, session_id, None)
+            if run is not None:
+                run.cancel(CancelSource.ADMIN, message.reason)
 
     def _start_session(self, key: SessionKey) -> ActorRef[SessionActor]:
         return self.system.start(SessionActor, key, self._host)

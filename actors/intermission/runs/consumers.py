@@ -21,11 +21,11 @@ class Consumers:
 
     __slots__ = ("_here", "_lock", "_run", "detached")
 
-    def __init__(self, run: "Lifecycle") -> None:
+    def __init__(self, run: "Lifecycle", *, detached: bool = False) -> None:
         self._run = run
         self._lock = threading.RLock()
         self._here: set[object] = set()
-        self.detached = False
+        self.detached = detached
 
     def enter(self, consumer: object) -> None:
         """One more."""

@@ -261,10 +261,17 @@ class Lifecycle:
             first, self._consumed = not self._consumed, True
             return first
 
-    def view(self, read_back: ReadBack, after: int) -> Stream:
-        """Return a stream of one's own, of the session's stored events above a number and what follows."""
+    def view(self, read_back: ReadBack, after: int, until: int = 0) -> Stream:
+        """Return a stream of one's own, of the stored events above a number and what follows.
+
+        Args:
+            read_back: Reads the stored events.
+            after: That number.
+            until: The events up to this one are in the log, whether the run has shown them yet or not.
+        """
         with self._changed:
-            stream = Stream(read_back, after=after, until=self._last_shown, begun=self._speaking)
+            until = max(until, self._last_shown)
+            stream = Stream(read_back, after=after, until=until, begun=self._speaking)
             if self._result is None:
                 self._streams = (*self._streams, stream)
             else:
@@ -296,6 +303,9 @@ class Lifecycle:
         with self._changed:
             self._last_shown = position
             self.stream.skip(position)
+            for stream in self._streams:
+                if stream is not self.stream:
+                    stream.owe(position)
             if self._state == RunState.QUEUED:
                 self._state = RunState.RUNNING
         self.admit()

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from intermission.errors import AlreadyConsumedError
 from intermission.events import Event
+from intermission.runs.consumers import Consumers
 from intermission.runs.events import AsyncEvents, Events
 from intermission.runs.lifecycle import Lifecycle, RunState
 from intermission.runs.receipt import CancelReceipt, CancelReport
@@ -35,6 +36,7 @@ class Run:
         self._lifecycle = lifecycle
         self._view = view  # the stream of a viewer, who neither starts nor ends anything
         self._consumed = False
+        self._consumers = lifecycle.consumers if view is None else Consumers(lifecycle, detached=True)
         self._blocks: list[object] = []  # the consumers that stand for `with` blocks
 
     @property
@@ -90,8 +92,14 @@ class Run:
 
     def begin(self) -> None:
         """As `start`, but return at once: `state` and `result` tell what becomes of it."""
-        self._lifecycle.consumers.detached = True
+        if self._view is not None:
+            return
+        self._consumers.detached = True
         self._lifecycle.start()
+
+    def raise_refusal(self) -> None:
+        """Raise what kept the session from admitting the run, if something did; see `start`."""
+        self._lifecycle.raise_refusal()
 
     async def astart(self) -> Self:
         """As `start`, without blocking the event loop."""
@@ -150,8 +158,14 @@ class Run:
         Raises:
             AlreadyConsumedError: Somebody has the events already.
         """
-        self._take_stream()
-        subscription = Subscription(self._lifecycle, on_event, on_error, on_complete, on_finally)
+        stream = self._take_stream()
+        subscription = Subscription(
+            self._lifecycle,
+            stream,
+            self._consumers,
+            (on_event, on_error, on_complete, on_finally),
+            viewer=self._view is not None,
+        )
         self._start_as_consumer()
         return subscription
 
@@ -173,13 +187,13 @@ class Run:
         deadline = Deadline(timeout)
         run, consumer, lost = self._lifecycle, object(), True
         try:
-            run.consumers.enter(consumer)
+            self._consumers.enter(consumer)
             self._start_as_consumer()
             with waiting(run):
                 run.wait_ended(deadline.left)
             lost = False
         finally:
-            run.consumers.leave(consumer, lost=lost)
+            self._consumers.leave(consumer, lost=lost)
         return self._settled(timeout)
 
     async def aresult(self, timeout: float | None = None) -> RunResult:
@@ -187,13 +201,13 @@ class Run:
         deadline = Deadline(timeout)
         run, consumer, lost = self._lifecycle, object(), True
         try:
-            run.consumers.enter(consumer)
+            self._consumers.enter(consumer)
             self._start_as_consumer()
             with waiting(run):
                 await wait_async(run, lambda: run.result is not None, deadline.left)
             lost = False
         finally:
-            run.consumers.leave(consumer, lost=lost)
+            self._consumers.leave(consumer, lost=lost)
         return self._settled(timeout)
 
     def __await__(self) -> Generator[Any, None, RunResult]:
@@ -294,7 +308,7 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lifecycle.consumers.leave(self._blocks.pop(), lost=True)
+        self._consumers.leave(self._blocks.pop(), lost=True)
 
     async def __aenter__(self) -> Self:
         """As `__enter__`, on the running event loop."""
@@ -304,16 +318,16 @@ class Run:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lifecycle.consumers.leave(self._blocks.pop(), lost=True)
+        self._consumers.leave(self._blocks.pop(), lost=True)
 
     def _enter_block(self) -> None:
         consumer = object()
         try:
-            self._lifecycle.consumers.enter(consumer)
+            self._consumers.enter(consumer)
             self._start_as_consumer()
             self._blocks.append(consumer)
         except BaseException:  # a Ctrl-C: the block is not entered, and so will not be left
-            self._lifecycle.consumers.leave(consumer, lost=True)
+            self._consumers.leave(consumer, lost=True)
             raise
 
     def _take_stream(self) -> Stream:
@@ -330,7 +344,7 @@ class Run:
 
     def _start_as_consumer(self) -> None:
         if self._view is None:
-            self._lifecycle.start(None if self._lifecycle.consumers.detached else outer_scope())
+            self._lifecycle.start(None if self._consumers.detached else outer_scope())
 
     def _settled(self, timeout: float | None) -> RunResult:
         self._lifecycle.raise_refusal()

@@ -71,8 +71,8 @@ class Stream:
     def push(self, event: Event) -> None:
         """Give the consumer an event; a stored one has its number."""
         with self._changed:
-            if self._closed:
-                return
+            if self._closed or (event.seq is not None and event.seq <= self._position):
+                return  # a viewer that came between has read it from the log
             if event.seq is None:
                 self._push_partial(event)
             else:
@@ -83,6 +83,13 @@ class Stream:
         """Leave out the stored events up to a number; before the first push."""
         with self._changed:
             self._position = position
+
+    def owe(self, position: int) -> None:
+        """There are stored events up to a number which nobody pushes; they are read from the log."""
+        with self._changed:
+            if position > max(self._position, self._spilled or 0):
+                self._spilled = position
+                self._notify()
 
     def close(self) -> None:
         """Nothing comes any more."""
@@ -183,7 +190,7 @@ class Stream:
             self._gaps.discard(author)
             event = replace(event, shown=min(shown, event.shown))
         if self._spilled is not None or len(self._items) >= self._limit:
-            self._spilled = seq
+            self._spilled = max(seq, self._spilled or 0)
             if event.shown:
                 self._shown_of[seq] = event.shown
         else:

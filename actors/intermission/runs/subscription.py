@@ -3,14 +3,25 @@
 import logging
 import threading
 from collections.abc import Callable
+from typing import TypeAlias
 
 from intermission.events import Event
 from intermission.kernel.actor import ActorCrashError
 from intermission.kernel.workers import Budget
+from intermission.runs.consumers import Consumers
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.result import RunResult, RunStatus
+from intermission.runs.stream import Stream
 
-__all__ = ["Subscription"]
+__all__ = ["Callbacks", "Subscription"]
+
+Callbacks: TypeAlias = tuple[
+    Callable[[Event], object],
+    Callable[[Exception], object] | None,
+    Callable[[], object] | None,
+    Callable[[RunResult], object] | None,
+]
+"""For each event, for an error at the end, for any other end, and for the result, whatever it is."""
 
 logger = logging.getLogger(__name__)
 
@@ -26,24 +37,25 @@ class Subscription:
     def __init__(
         self,
         run: Lifecycle,
-        on_event: Callable[[Event], object],
-        on_error: Callable[[Exception], object] | None,
-        on_complete: Callable[[], object] | None,
-        on_finally: Callable[[RunResult], object] | None,
+        stream: Stream,
+        consumers: Consumers,
+        callbacks: Callbacks,
+        *,
+        viewer: bool,
     ) -> None:
         self._run = run
-        self._on_event = on_event
-        self._on_error = on_error
-        self._on_complete = on_complete
-        self._on_finally = on_finally
+        self._stream = stream
+        self._consumers = consumers
+        self._viewer = viewer  # who ends nothing
+        self._on_event, self._on_error, self._on_complete, self._on_finally = callbacks
         self._lock = threading.RLock()
         self._pumping = False
         self._again = False
         self._disposed = False
         self._ended = False
         self._error: Exception | None = None
-        run.consumers.enter(self)
-        run.stream.on_change(self._wake)
+        consumers.enter(self)
+        stream.on_change(self._wake)
 
     @property
     def disposed(self) -> bool:
@@ -56,7 +68,7 @@ class Subscription:
             if self._disposed or self._ended:
                 return
             self._disposed = True
-        self._run.consumers.leave(self, lost=True)
+        self._consumers.leave(self, lost=True)
         self._wake()
 
     def _wake(self) -> None:
@@ -84,7 +96,7 @@ class Subscription:
     def _pump(self) -> None:
         while True:
             try:
-                event = self._run.stream.poll()
+                event = self._stream.poll()
             except Exception as error:  # noqa: BLE001 - the log cannot be read; the consumer is told
                 self._finish(error)
                 return
@@ -112,12 +124,13 @@ class Subscription:
         except BaseException as error:
             logger.exception("a subscriber raised", extra=self._extra())
             self._error = error if isinstance(error, Exception) else ActorCrashError.of("a subscriber", error)
-            self._run.fail(self._error)
+            if not self._viewer:
+                self._run.fail(self._error)
 
     def _finish(self, error: Exception | None) -> None:
         if error is not None and not self._disposed:
-            self._run.consumers.leave(self, lost=True)  # it cannot be told what happens
-        self._run.stream.on_change(None)
+            self._consumers.leave(self, lost=True)  # it cannot be told what happens
+        self._stream.on_change(None)
         result = self._run.wait_ended(None)
         assert result is not None
         with self._lock:
@@ -125,7 +138,7 @@ class Subscription:
             disposed = self._disposed
         error = error or self._error
         if not disposed:
-            self._run.consumers.leave(self, lost=False)
+            self._consumers.leave(self, lost=False)
             if error is None and result.status in {RunStatus.FAILED, RunStatus.EXPIRED}:
                 error = result.error
             if error is not None and self._on_error is not None:

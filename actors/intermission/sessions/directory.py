@@ -132,10 +132,15 @@ class Directory:
                 return False
             return True
 
-    def runs(self) -> list[Lifecycle]:
-        """The runs that were delivered and have not ended, oldest first."""
+    def runs(self, user_id: str | None = None, session_id: str | None = None) -> list[Lifecycle]:
+        """The runs that were delivered and have not ended, oldest first; of all, or of some sessions."""
         with self._lock:
-            return list(self._runs)
+            runs = list(self._runs)
+        return [
+            run
+            for run in runs
+            if user_id in {None, run.key.user_id} and session_id in {None, run.key.session_id}
+        ]
 
     def lingering(self) -> list[Lifecycle]:
         """The runs that have ended, but whose work has not, oldest first."""

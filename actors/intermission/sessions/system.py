@@ -44,10 +44,8 @@ class SessionRef:
         match message:
             case StartRun():
                 return self._sessioned.start(self.user_id, self.session_id, message)
-            case Stop(reason, invocation_id):
-                self._sessioned.stop(self.user_id, self.session_id, invocation_id, reason)
-            case PoisonPill(reason, invocation_id):
-                self._sessioned.poison(self.user_id, self.session_id, invocation_id, reason)
+            case Stop() | PoisonPill():
+                self._sessioned.say(self.user_id, self.session_id, message)
             case _:
                 raise TypeError(f"a session takes StartRun, Stop or PoisonPill, not {message!r}")
         return None
@@ -62,12 +60,10 @@ class Sessioned:
     def __init__(
         self,
         start: Callable[[str, str, StartRun], Run],
-        stop: Callable[[str, str, str | None, str], None],
-        poison: Callable[[str, str, str | None, str], None],
+        say: Callable[[str, str, Stop | PoisonPill], None],
     ) -> None:
         self.start = start
-        self.stop = stop
-        self.poison = poison
+        self.say = say
 
 
 class SessionSystem(ActorSystem):
