@@ -3,7 +3,12 @@ import concurrent.futures
 
 import pytest
 
-from intermission.tools.futures import result_of
+from intermission.tools.futures import FutureResult
+
+
+async def value_of(future: "concurrent.futures.Future[int]") -> int:
+    """What a future comes to."""
+    return await FutureResult(future)
 
 
 def test_a_future_gives_its_value_or_its_error() -> None:
@@ -12,14 +17,14 @@ def test_a_future_gives_its_value_or_its_error() -> None:
     good.set_result(1)
     bad.set_exception(ValueError("no"))
 
-    assert asyncio.run(result_of(good)) == 1
+    assert asyncio.run(value_of(good)) == 1
     with pytest.raises(ValueError, match="no"):
-        asyncio.run(result_of(bad))
+        asyncio.run(value_of(bad))
 
 
 async def cancelled(future: "concurrent.futures.Future[int]") -> "asyncio.Task[int]":
     """A task that waits for the future and was cancelled, some time ago."""
-    task = asyncio.ensure_future(result_of(future))
+    task = asyncio.ensure_future(value_of(future))
     await asyncio.sleep(0)
     task.cancel()
     for _ in range(10):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from contextvars import Context
 from typing import Any, Protocol, TypeAlias
 
-__all__ = ["Done", "Home", "Keeper", "LoopTask"]
+__all__ = ["Done", "Home", "Keeper", "LoopTask", "close_awaitable"]
 
 logger = logging.getLogger(__name__)
 
@@ -127,29 +127,39 @@ class LoopTask:
             self.end(None, error)
 
     def _begin(self, home: Home) -> None:
-        if self._cancelled:
-            if self.home is home:
-                self.end(None, asyncio.CancelledError())
+        if not self._loops.begins(self, home):
             return
-        if self._loops.begins(self, home):
-            steps = self._await(home)
-            self._task = task = home.loop.create_task(steps, name=self._name, context=self._context)
-            task.add_done_callback(self._ended)
+        if self._cancelled and close_awaitable(self._awaitable):
+            self.end(None, asyncio.CancelledError())
+            return
+        steps = self._await(home)
+        self._task = task = home.loop.create_task(steps, name=self._name, context=self._context)
+        task.add_done_callback(self._ended)
+        if self._cancelled:
+            self._cancel()
 
     async def _await(self, home: Home) -> tuple[Any, BaseException | None]:
         # A task that lets these two out takes its loop along, which may be somebody's program.
         try:
             if not home.is_ready:
-                await self._loops.ready(home)
+                await self._prepare(home)
             return await self._awaitable, None
         except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
             raise
         except BaseException as error:  # noqa: BLE001 - it is told to whoever waits for the task
             return None, error
 
+    async def _prepare(self, home: Home) -> None:
+        try:
+            await self._loops.ready(home)
+        except (asyncio.CancelledError, Exception):
+            if close_awaitable(self._awaitable):
+                raise  # else its work goes on, and so does this
+
     def _cancel(self) -> None:
         if self._task is not None:
-            self._task.cancel()
+            # After its first step, for a task that is cancelled before does not await anything.
+            self.home.loop.call_soon(self._task.cancel)
 
     def _ended(self, task: asyncio.Task[tuple[Any, BaseException | None]]) -> None:
         if task.cancelled():
@@ -165,10 +175,23 @@ class LoopTask:
             done = self._tickets.pop()
         except IndexError:
             return
-        if asyncio.iscoroutine(self._awaitable) and (self._task is None or self._task.done()):
-            self._awaitable.close()  # one that was never begun is not to be complained of
+        if self._task is None or self._task.done():
+            close_awaitable(self._awaitable)
         try:
             done(value, error)
         except BaseException:
             logger.exception("what waited for an async call failed")
         self._loops.ended(self)
+
+
+def close_awaitable(awaitable: Awaitable[Any]) -> bool:
+    """Close, if it can be closed, what was never awaited, and return whether nothing of it goes on.
+
+    A coroutine is closed for ever. What has begun without being awaited says no, by returning `False`.
+    """
+    close = getattr(awaitable, "close", None)
+    try:
+        return not callable(close) or close() is not False
+    except BaseException:
+        logger.exception("an awaitable could not be closed")
+        return True

@@ -338,6 +338,9 @@ class CancelScope:
             alarm = loop.call_later(max(0.0, seconds), _settle, woken)
         try:
             await woken
+        except asyncio.CancelledError:
+            self.check()  # whoever cancels a call cancels its task, too, and the sleeper is told by the scope
+            raise
         finally:
             handle.remove()
             alarm.cancel()

@@ -1,10 +1,11 @@
 """`Later`: what a call returns that goes on without its thread, on the loop of async tools."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from intermission.kernel.loop_task import close_awaitable
 
 __all__ = ["LATER", "Later", "raised_or"]
 
@@ -26,10 +27,9 @@ class Later:
     respond: Callable[[Any, BaseException | None], Any]
     context: Context = field(default_factory=copy_context)
 
-    def drop(self) -> None:
-        """Nobody will await it."""
-        if asyncio.iscoroutine(self.awaitable):
-            self.awaitable.close()
+    def drop(self) -> bool:
+        """Nobody needs it; return whether nothing of it goes on, so that it need not be awaited."""
+        return close_awaitable(self.awaitable)
 
 
 def raised_or(value: Any, error: BaseException | None) -> Any:

@@ -232,8 +232,7 @@ class OpenCall:
                 self._handlers.append((self._blocking.detach, _nobody))
                 if self._decided is not None:
                     self._tell()
-        if self._ticket.locked():
-            later.drop()
+        if self._ticket.locked() and later.drop():
             self._ended()
             return answer
         done, name = partial(self._done, later), self._blocking.name

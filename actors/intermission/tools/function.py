@@ -4,12 +4,12 @@ import concurrent.futures
 import functools
 import inspect
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, cast
 
 from intermission.models.base import ToolDeclaration
 from intermission.tools.base import ToolContext
-from intermission.tools.futures import result_of
+from intermission.tools.futures import FutureResult
 
 __all__ = ["FunctionTool"]
 
@@ -79,17 +79,36 @@ class FunctionTool:
             values[self._context_name] = context
         result = self.func(**values)
         if isinstance(result, concurrent.futures.Future):
-            return self._later(result_of(result))  # pyright: ignore[reportUnknownArgumentType]  # of anything
+            return _Answer(FutureResult(result), self._response)  # pyright: ignore[reportUnknownArgumentType]  # of anything
         if inspect.isawaitable(result):
-            return self._later(result)
+            return _Answer(result, self._response)
         return self._response(result)
-
-    async def _later(self, result: Awaitable[Any]) -> Mapping[str, Any]:
-        return self._response(await result)
 
     def _response(self, result: object) -> Mapping[str, Any]:
         plain = self._plain(result)
         return cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"result": plain}
+
+
+class _Answer(Awaitable[Mapping[str, Any]]):
+    """What an async function answers."""
+
+    def __init__(self, result: Awaitable[Any], respond: Callable[[object], Mapping[str, Any]]) -> None:
+        self._result = result
+        self._respond = respond
+
+    def __await__(self) -> Generator[Any, Any, Mapping[str, Any]]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> Mapping[str, Any]:
+        return self._respond(await self._result)
+
+    def close(self) -> bool:
+        """Nobody will await it; return whether it has ended with that."""
+        if isinstance(self._result, FutureResult):
+            return self._result.close()
+        if inspect.iscoroutine(self._result):
+            self._result.close()
+        return True
 
 
 def _hints(func: Callable[..., Any], tool: str) -> dict[str, Any]:
