@@ -11,7 +11,8 @@ A module imports only from the rows below its own:
     tools/  models/            what an agent uses: plain objects
     messages                   what actors say to each other
     kernel/                    what actors stand on
-    events  state              what is stored, and what it changes
+    events                     what is stored
+    state                      what it changes
     content  config  keys  errors      values: frozen dataclasses
     ---------------------------------------------------------------------
     intermission_storage       the event log; it knows none of the above

@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +26,15 @@ from intermission import (
 )
 from intermission.agents.effects import Call, Steps
 from intermission.testing import FaultyLog, Gate, ScriptedModel, text
-from intermission_storage import Kind, LmdbEventLog, MemoryEventLog
+from intermission_storage import (
+    Appended,
+    Kind,
+    LmdbEventLog,
+    MemoryEventLog,
+    Record,
+    StorageError,
+)
+from intermission_storage.log import Done
 
 
 class Talking(BaseAgent):
@@ -124,10 +134,10 @@ def test_attaching_while_an_event_is_stored_and_not_yet_shown_gives_it_once() ->
     told, answered = threading.Event(), Gate()
 
     class Late(MemoryEventLog):
-        def submit(self, stream, records, done, **options):  # type: ignore[no-untyped-def]  # as it is
+        def submit(self, stream: str, records: Sequence[Record], done: Done, **options: Any) -> None:
             if any(record.data.get("content", {}) and "x.1" in str(record.data) for record in records):
 
-                def later(outcome: object) -> None:
+                def later(outcome: Appended | StorageError) -> None:
                     def answer() -> None:
                         answered.wait()
                         done(outcome)

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -98,14 +99,15 @@ def test_of_creators_at_one_moment_one_wins() -> None:
 
 def test_what_is_not_there_is_an_error_that_names_its_key() -> None:
     with runner_with() as runner:
-        for call in (
-            runner.sessions.get,
-            runner.sessions.events,
-            runner.sessions.runs,
-            lambda **key: runner.sessions.set_state(**key, delta={"a": 1}),
-        ):
+        asked: list[Callable[[], object]] = [
+            lambda: runner.sessions.get(**KEY),
+            lambda: runner.sessions.events(**KEY),
+            lambda: runner.sessions.runs(**KEY),
+            lambda: runner.sessions.set_state(**KEY, delta={"a": 1}),
+        ]
+        for call in asked:
             with pytest.raises(SessionNotFoundError, match="session 's' of user 'u'"):
-                call(**KEY)
+                call()
         assert not runner.sessions.exists(**KEY)
         assert not runner.sessions.delete(**KEY)
         assert runner.sessions.list() == []

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import sys
 import threading
+from typing import Any
 
 import pytest
 
@@ -59,12 +60,12 @@ def test_a_handle_stops_the_run_under_way() -> None:
 
 
 @pytest.mark.parametrize(("key", "error"), [({"user_id": ""}, ValueError), ({"session_id": 1}, TypeError)])
-def test_a_handle_of_no_key_is_refused(key: dict[str, str], error: type[Exception]) -> None:
+def test_a_handle_of_no_key_is_refused(key: dict[str, Any], error: type[Exception]) -> None:
     with (
         Runner(app_with(ScriptedModel()), log=MemoryEventLog()) as runner,
         pytest.raises(error),
     ):
-        runner.session(**{**KEY, **key})
+        runner.session(**{"user_id": "u", "session_id": "s", **key})
 
 
 def test_each_verb_of_a_handle_that_can_wait_has_a_twin() -> None:
@@ -94,7 +95,8 @@ def test_each_verb_of_a_handle_that_can_wait_has_a_twin() -> None:
 
 
 def test_a_runner_is_an_async_block_which_closes_it_beside_the_loop() -> None:
-    log, ticks = FaultyLog(), []
+    log = FaultyLog()
+    ticks: list[int] = []
 
     async def use() -> None:
         async with Runner(app_with(ScriptedModel("Hello")), log=log) as runner:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import scale
-from apps import APP, KEY, app_of, app_with
+from apps import APP, KEY, Key, app_of, app_with
 from children import Child
 from intermission import AgentContext, App, BaseAgent, Content, Runner, RunStatus, ToolContext
 from intermission.agents.effects import Fork, Steps
@@ -14,8 +14,8 @@ from intermission.keys import SessionKey
 from intermission.testing import FaultyLog, ScriptedModel, calls
 from intermission_storage import EventLog, LmdbEventLog, LogFullError, MemoryEventLog
 
-OTHER_SESSION = {"user_id": "u", "session_id": "t"}
-OTHER_USER = {"user_id": "v", "session_id": "s"}
+OTHER_SESSION: Key = {"user_id": "u", "session_id": "t"}
+OTHER_USER: Key = {"user_id": "v", "session_id": "s"}
 
 
 @pytest.fixture(params=["memory", "lmdb"])
