@@ -98,10 +98,7 @@ class Runner(Administration):
         self._app = app
         self._config = config or RunConfig()
         self._owns_log = isinstance(log, str | os.PathLike)
-        if isinstance(log, str | os.PathLike):
-            self._log: EventLog = LmdbEventLog(log)
-        else:
-            self._log = log
+        self._log: EventLog = LmdbEventLog(log) if isinstance(log, str | os.PathLike) else log
         dispatcher = Dispatcher()
         # A clock that only tells the time cannot end a wait; the machine's does that then.
         timer = Timer(clock if isinstance(clock, SteeredClock) else None)

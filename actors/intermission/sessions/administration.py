@@ -93,6 +93,7 @@ class Administration:
 
         Raises:
             SessionBusyError: Another process has the run under way.
+            StorageError: There is no such run here, and the log cannot be read or written.
         """
         deadline = Deadline(timeout)
         run = self._find(user_id, session_id, invocation_id)

@@ -92,9 +92,8 @@ class Viewers:
         while True:
             head = log.head(key.stream)
             entries = log.index(OPEN_RUNS, (key.app, key.user_id, key.session_id))
-            ids = {entry.key[3] for entry in entries}
-            runs = [run for run in runs_in_log(log, key.stream) if run.invocation_id in ids]
-            runs = [run for run in runs if invocation_id in {None, run.invocation_id}]
+            ids = {entry.key[3] for entry in entries if invocation_id in {None, entry.key[3]}}
+            runs = [run for run in runs_in_log(log, key.stream) if run.invocation_id in ids] if ids else []
             if not runs:
                 return CancelReceipt(CancelOutcome.NOTHING_RUNNING)
             claim = head.claim
