@@ -8,6 +8,7 @@ from intermission import (
     RunStatus,
     SessionBusyError,
 )
+from intermission.runs.result import Verdict
 from intermission.sessions.records import OPEN_RUNS, SESSIONS, run_ended, run_started
 from intermission.testing import FaultyLog, Gate, ScriptedModel, text
 from intermission_storage import ClaimedError, LogFullError, MemoryEventLog, StaleClaimError
@@ -52,7 +53,7 @@ def test_a_run_whose_session_was_taken_over_fails_and_stores_nothing_more() -> N
         assert [record.seq for record in records(log)] == [1, 2, 3, 4]
         with pytest.raises(SessionBusyError):
             runner.run(**KEY, message="b").start()
-        end = run_ended("e-other", RunStatus.COMPLETED, 0.0, reason="", error=None)
+        end = run_ended("e-other", Verdict(RunStatus.COMPLETED), 0.0)
         other.append(stream, [end], token=taken.token, release=True)
         assert runner.run(**KEY, message="b").answer(30) == "two"
 
@@ -118,6 +119,6 @@ def test_an_end_that_is_owed_by_a_session_that_was_taken_over_meanwhile_stops_no
         runner.run(**KEY, message="a").result(30)
         stream = log.streams()[0]
         taken = other.append(stream, [run_started("e-other", 0.0)], claim=True, take_over=True)
-        end = run_ended("e-other", RunStatus.COMPLETED, 0.0, reason="", error=None)
+        end = run_ended("e-other", Verdict(RunStatus.COMPLETED), 0.0)
         other.append(stream, [end], token=taken.token, release=True)
         assert runner.run(**KEY, message="b").answer(30) == "two"

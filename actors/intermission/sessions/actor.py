@@ -50,7 +50,7 @@ class SessionActor(RunKeeper):
     def __init__(self, key: SessionKey, host: Host) -> None:
         super().__init__(key, host)
         self._waiting: deque[Lifecycle] | None = None
-        self._retire: Retire | None = None
+        self._retiring: list[Retire] = []  # a close may come inside another, in a signal handler
         self._delete: Delete | None = None
         self._changes = 0  # batches of no run that are with the log
         self._later: list[SetState] = []
@@ -85,8 +85,7 @@ class SessionActor(RunKeeper):
         finally:
             self._refuse_waiting(error)
             self._host.registry.lost(self._key, self.actor_ref)
-            if self._retire is not None:
-                self._retire.idle()
+            self._tell_retired()
 
     def _handle(self, message: object) -> None:
         match message:
@@ -114,7 +113,7 @@ class SessionActor(RunKeeper):
             case Passivate():
                 self._passivate()
             case Retire():
-                self._retire = message
+                self._retiring.append(message)
                 self._refuse_waiting(SessionClosedError(_RUNNER_CLOSED))
                 self._next()
             case Delete():
@@ -123,6 +122,10 @@ class SessionActor(RunKeeper):
                 self._end_delete(outcome)
             case _:
                 raise TypeError(f"a session takes no {message!r}")
+
+    def _tell_retired(self) -> None:
+        for message in self._retiring:
+            message.idle()
 
     def _passivate(self) -> None:
         if not self._is_idle():
@@ -144,7 +147,7 @@ class SessionActor(RunKeeper):
         if self._waiting is None:
             self._waiting = deque()
         self._waiting.append(run)
-        if self._retire is not None:
+        if self._retiring:
             self._refuse_waiting(SessionClosedError(_RUNNER_CLOSED))
         elif self._delete is not None:
             self._refuse_waiting(SessionClosedError(_SESSION_CLOSED))
@@ -169,8 +172,8 @@ class SessionActor(RunKeeper):
             return
         if self._delete is not None:
             self._delete_now(self._delete)
-        elif self._retire is not None:
-            self._retire.idle()
+        elif self._retiring:
+            self._tell_retired()
         else:
             self._waiting = None
             self._host.registry.idle(self._key)
@@ -297,6 +300,5 @@ class SessionActor(RunKeeper):
         self._host.registry.leave(self._key, unless=bool)
         self._writer.owed = None
         message.done(outcome)
-        if self._retire is not None:
-            self._retire.idle()
+        self._tell_retired()
         self.stop()

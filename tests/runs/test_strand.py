@@ -134,11 +134,10 @@ def test_a_tool_is_given_the_context_of_its_call() -> None:
         result = runner.run(**KEY, message="hi").result()
 
     (call,) = result.events[1].function_calls
-    assert seen == [
-        ToolContext(
-            function_call_id=call.id, invocation_id=str(result.invocation_id), user_id="u", session_id="s"
-        )
-    ]
+    (context,) = seen
+    assert context.function_call_id == call.id
+    assert context.invocation_id == result.invocation_id
+    assert (context.user_id, context.session_id) == ("u", "s")
 
 
 def test_a_tool_that_does_not_exist_is_answered_and_the_run_goes_on() -> None:
