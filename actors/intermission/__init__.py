@@ -41,6 +41,7 @@ from intermission.events import Event, EventActions, Usage
 from intermission.kernel.actor import Actor
 from intermission.kernel.ref import ActorDeadError, ActorRef, AskTimeoutError
 from intermission.kernel.scope import Cancelled, CancelScope
+from intermission.kernel.supervision import Supervision, Terminated
 from intermission.kernel.system import ActorSystem
 from intermission.kernel.waits import ReentrantRunError
 from intermission.messages import PoisonPill, StartRun, Stop
@@ -52,6 +53,7 @@ from intermission.runs.run import Run
 from intermission.sessions.catalog import SessionEntry, SessionInfo, Sessions
 from intermission.sessions.handle import Session
 from intermission.sessions.run_records import RunRecord
+from intermission.sessions.system import SessionSystem
 from intermission.state import State
 from intermission.tools import FunctionTool, ToolContext
 from intermission.version import __version__
@@ -111,10 +113,13 @@ __all__ = [
     "SessionExistsError",
     "SessionInfo",
     "SessionNotFoundError",
+    "SessionSystem",
     "Sessions",
     "StartRun",
     "State",
     "Stop",
+    "Supervision",
+    "Terminated",
     "ToolContext",
     "ToolExecution",
     "Usage",
