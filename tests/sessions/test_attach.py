@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from intermission.agents.effects import Call, Steps
 from intermission.testing import FaultyLog, Gate, ScriptedModel, text
 from intermission_storage import (
     Appended,
+    Head,
     Kind,
     LmdbEventLog,
     MemoryEventLog,
@@ -174,6 +175,52 @@ def test_attaching_at_any_moment_gives_every_event_once() -> None:
         stored = seqs(runner.sessions.events(**KEY))
         for number, viewer in enumerate(viewers):
             assert seqs(list(viewer)) == [seq for seq in stored if (seq or 0) > number % 5]
+
+
+class Moving(MemoryEventLog):
+    """A memory log on which something happens right after the next look at where a stream stands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], object] | None = None
+
+    def head(self, stream: str) -> Head:
+        found = super().head(stream)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return found
+
+
+def test_what_is_stored_and_shown_while_somebody_attaches_is_not_missing() -> None:
+    log, gates = Moving(), [Gate(), Gate()]
+    with Runner(app_of(Talking(2, lambda number: gates[number].wait())), log=log) as runner:
+        events = iter(runner.run(**KEY, message="go"))
+        gates[0].arrived()
+
+        def go_on() -> None:
+            gates[0].open()
+            next(events)
+
+        log.meanwhile = go_on
+        viewed = iter(runner.attach(**KEY))
+        first = next(viewed)  # what was stored when it was attached has been read now
+        gates[1].open()
+        assert len(list(events)) == 1
+        assert seqs([first, *viewed]) == seqs(runner.sessions.events(**KEY))
+
+
+def test_a_viewer_keeps_no_run_alive_whose_consumer_is_gone() -> None:
+    gate = Gate()
+    with Runner(app_with(ScriptedModel(text(gate, "one"))), log=MemoryEventLog()) as runner:
+        run = runner.run(**KEY, message="a")
+        with run:
+            gate.arrived()
+            viewer = runner.attach(**KEY).__enter__()
+        gate.open()
+        assert viewer.result(30).status is RunStatus.CANCELLED
+        assert run.cancel_report is not None
+        assert run.cancel_report.source is CancelSource.CONSUMER_LOST
 
 
 def test_viewers_that_go_touch_nothing_and_their_cancel_ends_the_run() -> None:

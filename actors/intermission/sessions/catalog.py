@@ -214,8 +214,10 @@ class Sessions:
         warn_of_blocking("Sessions.set_state", "aset_state")
         given = _storable(delta)
         for _ in range(_MAX_ATTEMPTS):
-            key = self._existing(user_id, session_id)
+            key = SessionKey(self._app, user_id, session_id)
             position = self._log.head(key.stream).position
+            if not position:
+                raise SessionNotFoundError(self._app, user_id, session_id)
             answer: _Answer[None] = _Answer()
             try:
                 answer.of(self._directory.ask(key, SetState(given, answer.give, position)))
