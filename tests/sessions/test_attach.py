@@ -41,14 +41,14 @@ from intermission_storage.log import Done
 class Talking(BaseAgent):
     """An agent that says so many words, and calls a function before each."""
 
-    def __init__(self, count: int, before: object = None) -> None:
+    def __init__(self, count: int, before: Callable[[int], object] | None = None) -> None:
         super().__init__("talking")
         self._count = count
         self._before = before
 
     def run(self, context: AgentContext) -> Steps:
         for number in range(self._count):
-            if callable(self._before):
+            if self._before is not None:
                 yield Call(self._before, number)
             yield context.event(self.name, content=Content.model(f"{context.events[-1].seq}.{number}"))
 
