@@ -9,6 +9,8 @@ Behind those bytes lies the turn to write, see `WriteTurn`: a byte for who wishe
 the number of the process that has it, and one more, so that it can be told which one that is.
 """
 
+import ctypes
+import errno
 import fcntl
 import os
 import struct
@@ -25,6 +27,11 @@ _FLOCK = struct.Struct("hhqqi4x")
 _TO_THE_END = 0
 _WISH = 1 << 40
 _TURN = _WISH + 1
+
+# The call of the system with the GIL kept: it asks and never waits, and comes several times with each commit.
+# Python's own lets go of the GIL, and has it back beside a thread that computes only a switch interval later.
+_call = ctypes.PyDLL(None, use_errno=True).fcntl
+_call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_char_p]
 
 _locks: "weakref.WeakSet[ProcessLock]" = weakref.WeakSet()
 
@@ -51,7 +58,7 @@ class ProcessLock:
         """Live under `number` until `close`, or until this process ends."""
         wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0)
         try:
-            fcntl.fcntl(self._open(), fcntl.F_OFD_SETLK, wanted)
+            _fcntl(self._open(), fcntl.F_OFD_SETLK, wanted)
         except OSError as error:  # somebody else has that number, or the file system knows no locks
             self.close()
             raise StorageError(f"{self._path} cannot be locked: {error}") from error
@@ -73,7 +80,7 @@ class ProcessLock:
     def give_turn_back(self) -> None:
         """Undo `take_turn`."""
         if self._file is not None:  # else it was given back with the file
-            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, self._leave_turn)
+            _fcntl(self._file, fcntl.F_OFD_SETLK, self._leave_turn)
 
     def who_has_turn(self) -> int | None:
         """Return the process that has the turn, if it is another one."""
@@ -106,7 +113,7 @@ class ProcessLock:
     def _set(self, lock: bytes) -> bool:
         file = self._file
         try:
-            fcntl.fcntl(self._open() if file is None else file, fcntl.F_OFD_SETLK, lock)
+            _fcntl(self._open() if file is None else file, fcntl.F_OFD_SETLK, lock)
         except BlockingIOError:
             return False
         except PermissionError:  # of the lock; what the file system says of one that is taken
@@ -154,9 +161,19 @@ def _is_locked(file: int, start: int, length: int) -> bool:
 
 def _lock_of_another(file: int, start: int, length: int) -> tuple[int, int] | None:
     """Return the first byte and the length of somebody else's lock on one of these bytes."""
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
-    kind, _, start, length, _ = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked))
+    asked = ctypes.create_string_buffer(
+        _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0), _FLOCK.size
+    )
+    _fcntl(file, fcntl.F_OFD_GETLK, asked)
+    kind, _, start, length, _ = _FLOCK.unpack(asked)
     return None if kind == fcntl.F_UNLCK else (start, length)
+
+
+def _fcntl(file: int, command: int, lock: "bytes | ctypes.Array[ctypes.c_char]") -> None:
+    while _call(file, command, lock) < 0:
+        number = ctypes.get_errno()
+        if number != errno.EINTR:
+            raise OSError(number, os.strerror(number))
 
 
 def _leave_to_parent() -> None:

@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import sys
 import threading
 import time
 from collections import Counter
@@ -343,6 +344,35 @@ def test_who_waits_for_the_turn_says_so_until_it_has_it(path: Path) -> None:
     lock = ScriptedLock(path, taken=3)
     WriteTurn(lock, path, timeout=30).take()
     assert lock.asked == ["wished?", "take", "take", "wish", "take", "take", "wish no more"]
+
+
+def test_taking_the_turn_lets_no_thread_that_computes_go_first(path: Path) -> None:
+    path.mkdir()
+    lock = ProcessLock(path, read_only=False)
+    turn = WriteTurn(lock, path, timeout=0.0)
+    turn.take()
+    turn.give_back()
+    told, ran, interval = threading.Lock(), threading.Event(), sys.getswitchinterval()
+
+    def run() -> None:
+        with told:
+            ran.set()
+
+    told.acquire()
+    thread = threading.Thread(target=run)
+    sys.setswitchinterval(1000.0)  # seconds: from now on the GIL goes only to who is let have it
+    try:
+        thread.start()  # returns when the thread waits to be told
+        told.release()
+        for _ in range(scale.rounds(20_000, 100_000)):
+            turn.take()
+            turn.give_back()
+        assert not lock.is_turn_wished()
+        assert not ran.is_set()
+    finally:
+        sys.setswitchinterval(interval)
+        thread.join(60)
+        lock.close()
 
 
 @pytest.mark.scenario("D3")
