@@ -4,8 +4,6 @@ import asyncio
 import concurrent.futures
 import contextvars
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -18,6 +16,7 @@ from intermission.kernel.actor import ActorCrashError
 from intermission.kernel.scope import Cancelled
 from intermission.testing import Gate, ManualClock, ScriptedModel, calls
 from intermission_storage import EventLog, MemoryEventLog
+from loops import foreign
 
 PATIENCE = 30.0
 OTHER: Any = {"user_id": "u", "session_id": "other"}
@@ -35,20 +34,6 @@ def responses(model: ScriptedModel) -> list[dict[str, Any]]:
 def texts(log: EventLog) -> str:
     """All that is in the session, as text."""
     return "\n".join(str(record.data) for record in records(log))
-
-
-@contextmanager
-def foreign() -> Generator[asyncio.AbstractEventLoop]:
-    """A loop that somebody else runs, on a thread of his own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        yield loop
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(PATIENCE)
-        loop.close()
 
 
 def test_an_async_tool_answers_the_model() -> None:
@@ -181,13 +166,14 @@ def test_a_tool_that_swallows_its_cancel_changes_nothing_and_is_residual_until_i
 
 @pytest.mark.scenario("A14")
 def test_one_of_three_async_calls_is_cancelled_and_the_others_are_answered() -> None:
-    gate, cancelled = AsyncGate(), list[str]()
+    gate, cancelled, told = AsyncGate(), list[str](), threading.Event()
 
     async def look(where: str) -> str:
         try:
             await gate.wait()
         except asyncio.CancelledError:
             cancelled.append(where)
+            told.set()
             raise
         return where
 
@@ -197,6 +183,7 @@ def test_one_of_three_async_calls_is_cancelled_and_the_others_are_answered() -> 
         gate.arrived(3)
         ids = [call.id for call in runner.sessions.events(**KEY)[-1].function_calls]
         assert run.cancel_call(ids[1], "not this one")
+        assert told.wait(PATIENCE)
         gate.open()
         assert run.answer(PATIENCE) == "done"
 
@@ -401,114 +388,3 @@ def test_a_tool_that_blocks_its_loop_holds_up_no_tool_after_it(caplog: pytest.Lo
         assert run.answer(PATIENCE) == "done"
 
     assert "block blocks it" in caplog.text
-
-
-@pytest.mark.scenario("A1")
-def test_a_cancel_leaves_the_same_records_whatever_kind_the_tool_is() -> None:
-    gate, begun = Gate(), threading.Event()
-
-    def in_thread(tool_context: ToolContext) -> None:
-        gate.wait()
-        tool_context.cancellation.sleep(3600)
-
-    async def on_loop(tool_context: ToolContext) -> None:
-        begun.set()
-        await tool_context.cancellation.asleep(3600)
-
-    found = list[list[str]]()
-    for name, tool in (("in_thread", in_thread), ("on_loop", on_loop)):
-        log, model = MemoryEventLog(), ScriptedModel(calls((name, {})), "again")
-        with Runner(app_with(model, tool), log=log) as runner:
-            run = runner.run(**KEY, message="hi").start()
-            if name == "in_thread":
-                gate.arrived()
-                gate.open()
-            else:
-                assert begun.wait(PATIENCE)
-            run.cancel()
-            assert run.wait_terminated(PATIENCE)
-            found.append([record.kind for record in records(log)])
-            assert runner.run(**KEY, message="hi").answer(PATIENCE) == "again"
-
-    assert found[0] == found[1]
-
-
-def test_what_parallel_tools_append_to_the_state_is_all_kept_in_call_order() -> None:
-    gates = {"a": AsyncGate(), "b": AsyncGate()}
-    ended = {"a": threading.Event(), "b": threading.Event()}
-
-    async def note(what: str, tool_context: ToolContext) -> None:
-        await gates[what].wait()
-        tool_context.state.append("notes", what)
-        tool_context.state["last"] = what
-        ended[what].set()
-
-    model = ScriptedModel(calls(("note", {"what": "a"}), ("note", {"what": "b"})), "done")
-    with Runner(app_with(model, note), log=MemoryEventLog()) as runner:
-        run = runner.run(**KEY, message="hi").start()
-        for what in ("b", "a"):
-            gates[what].arrived()
-            gates[what].open()
-            assert ended[what].wait(PATIENCE)
-        run.answer(PATIENCE)
-        session = runner.sessions.get(**KEY)
-
-    assert session is not None
-    assert session.state == {"notes": ["a", "b"], "last": "b"}
-
-
-def test_what_an_abandoned_async_call_does_to_the_state_is_dropped() -> None:
-    begun, ended = threading.Event(), AsyncGate()
-
-    async def note(tool_context: ToolContext) -> None:
-        tool_context.state["before"] = 1
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            tool_context.state["after"] = 1
-            await ended.wait()
-
-    model = ScriptedModel(calls(("note", {})), "done")
-    with Runner(app_with(model, note), log=MemoryEventLog()) as runner:
-        run = runner.run(**KEY, message="hi").start()
-        assert begun.wait(PATIENCE)
-        (call,) = runner.sessions.events(**KEY)[-1].function_calls
-        run.cancel_call(call.id)
-        ended.arrived()
-        ended.open()
-        run.answer(PATIENCE)
-        assert run.wait_terminated(PATIENCE)
-        session = runner.sessions.get(**KEY)
-
-    assert session is not None
-    assert session.state == {}
-
-
-def test_an_async_tool_may_stop_its_run() -> None:
-    async def look(tool_context: ToolContext) -> str:
-        tool_context.stop("seen enough")
-        return "seen"
-
-    model = ScriptedModel(calls(("look", {})))
-    with Runner(app_with(model, look), log=MemoryEventLog()) as runner:
-        result = runner.run(**KEY, message="hi").result(PATIENCE)
-
-    assert result.status is RunStatus.STOPPED
-    assert [r.response for event in result.events for r in event.function_responses] == [{"result": "seen"}]
-
-
-def test_close_ends_a_run_whose_async_tool_waits_for_ever_and_leaves_no_loop() -> None:
-    begun = threading.Event()
-
-    async def wait() -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
-    with Runner(app_with(ScriptedModel(calls(("wait", {}))), wait), log=MemoryEventLog()) as runner:
-        run = runner.run(**KEY, message="hi").start()
-        assert begun.wait(PATIENCE)
-        runner.close(grace=0, runs="cancel")
-
-    assert run.status is RunStatus.CANCELLED
-    assert run.wait_terminated(PATIENCE)

@@ -78,7 +78,8 @@ def call_records(log: EventLog) -> list[tuple[str, str]]:
     names: dict[str, str] = {}
     found: list[tuple[str, str]] = []
     for record in records(log):
-        for part in (record.data.get("content") or {}).get("parts", ()):
+        content: Any = record.data.get("content") or {"parts": []}
+        for part in content["parts"]:
             if "functionCall" in part:
                 names[part["functionCall"]["id"]] = part["functionCall"]["args"]["name"]
         if record.kind in {Kind.CALL_STARTED, Kind.CALL_FINISHED}:

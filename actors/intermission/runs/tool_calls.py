@@ -4,17 +4,15 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from intermission.content import FunctionCall, FunctionResponse, plain_copy
 from intermission.kernel.scope import CancelScope
 from intermission.runs.async_calls import Later, raised_or
+from intermission.runs.environment import Environment
 from intermission.state import State
 from intermission.tools.base import Tool, ToolArgumentError, ToolContext
 from intermission_storage.codec import encode_value
-
-if TYPE_CHECKING:
-    from intermission.runs.environment import Environment
 
 __all__ = ["Answered", "call_tool"]
 
@@ -26,7 +24,7 @@ call does to it is dropped, too."""
 
 
 def call_tool(
-    environment: "Environment", call: FunctionCall, tool: Tool | None, scope: CancelScope, state: State
+    environment: Environment, call: FunctionCall, tool: Tool | None, scope: CancelScope, state: State
 ) -> Answered | Later:
     """Call a tool on this thread; what it leaves to be awaited is returned as `Later`."""
     if tool is None:
@@ -50,7 +48,7 @@ def call_tool(
     return response, state
 
 
-def _context(environment: "Environment", call: FunctionCall, scope: CancelScope, state: State) -> ToolContext:
+def _context(environment: Environment, call: FunctionCall, scope: CancelScope, state: State) -> ToolContext:
     run = environment.run
     return ToolContext(
         function_call_id=call.id,
@@ -64,7 +62,7 @@ def _context(environment: "Environment", call: FunctionCall, scope: CancelScope,
 
 
 def _response(
-    environment: "Environment", call: FunctionCall, make: Callable[[], Mapping[str, Any]]
+    environment: Environment, call: FunctionCall, make: Callable[[], Mapping[str, Any]]
 ) -> FunctionResponse:
     try:
         response = make()
