@@ -167,8 +167,14 @@ class Lifecycle:
                 self._port.deliver(self)
             except Exception as error:  # noqa: BLE001 - it is raised to everybody who starts the run
                 if self.take():
+                    verdict = self.decide(Verdict(RunStatus.FAILED, error=error))
                     self.end(
-                        RunResult(status=RunStatus.FAILED, error=error, invocation_id=self.invocation_id)
+                        RunResult(
+                            status=verdict.status,
+                            error=verdict.error,
+                            reason=verdict.reason,
+                            invocation_id=self.invocation_id,
+                        )
                     )
 
     def cancel(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from intermission.errors import SessionClosedError
 from intermission.keys import SessionKey
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.result import RunResult, RunStatus, Verdict
@@ -42,6 +43,10 @@ def result_of(
 
 def unwritten(run: Lifecycle, verdict: Verdict) -> RunResult:
     """Return the result of a run of which nothing is in the log."""
+    if verdict.status is RunStatus.INTERRUPTED:
+        # Nobody can go on with what is not there.
+        error = SessionClosedError("the runner was closed before this run began; nothing of it was stored")
+        verdict = Verdict(RunStatus.FAILED, error=error)
     return RunResult(
         status=verdict.status,
         error=verdict.error,

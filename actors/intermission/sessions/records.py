@@ -78,9 +78,7 @@ def run_ended(invocation_id: str, verdict: Verdict, time: float, *, open_calls: 
     return Record(Kind.RUN_ENDED, data)
 
 
-def state_set(
-    delta: Mapping[str, Any], time: float, operations: Sequence[Mapping[str, Any]] = ()
-) -> Record:
+def state_set(delta: Mapping[str, Any], time: float, operations: Sequence[Mapping[str, Any]] = ()) -> Record:
     """The state was changed: that of a session from outside of all runs, or that of a user or an app."""
     data = {"delta": plain_copy(delta), "timestamp": time}
     if operations:
