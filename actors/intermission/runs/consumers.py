@@ -1,13 +1,9 @@
 """`Consumers`: who consumes a run, and what becomes of the run when the last of them is gone."""
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from intermission.config import OnConsumerLost
-from intermission.runs.result import CancelSource
-
-if TYPE_CHECKING:
-    from intermission.runs.lifecycle import Lifecycle
+from intermission.kernel.dispatcher import Dispatcher
 
 __all__ = ["Consumers", "Lost"]
 
@@ -17,12 +13,20 @@ class Consumers:
 
     A consumer is any object; to come twice, or to go without having come, changes nothing, so that an
     interrupt may hit between any two steps.
+
+    Args:
+        dispatcher: What a finaliser leaves its work to.
+        abandoned: Called when the last one is lost.
+        detached: Whether nobody owns the run.
     """
 
-    __slots__ = ("_here", "_lock", "_run", "detached")
+    __slots__ = ("_abandoned", "_dispatcher", "_here", "_lock", "detached")
 
-    def __init__(self, run: "Lifecycle", *, detached: bool = False) -> None:
-        self._run = run
+    def __init__(
+        self, dispatcher: Dispatcher, abandoned: Callable[[], object], *, detached: bool = False
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._abandoned = abandoned
         self._lock = threading.RLock()
         self._here: set[object] = set()
         self.detached = detached
@@ -37,13 +41,12 @@ class Consumers:
         with self._lock:
             self._here.discard(consumer)
             gone = lost and not self._here and not self.detached
-        run = self._run
-        if gone and run.result is None and run.config.on_consumer_lost == OnConsumerLost.CANCEL:
-            run.cancel(CancelSource.CONSUMER_LOST, "nobody consumes the run any more")
+        if gone:
+            self._abandoned()
 
     def leave_later(self, consumer: object) -> None:
         """As `leave(lost=True)`, on a thread of the dispatcher; takes no lock, so a finaliser may call it."""
-        self._run.services.dispatcher.schedule(Lost(self, consumer))
+        self._dispatcher.schedule(Lost(self, consumer))
 
 
 class Lost:

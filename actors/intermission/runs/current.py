@@ -4,12 +4,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from intermission.kernel.scope import CancelScope
-
-if TYPE_CHECKING:
-    from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.lifecycle import Lifecycle
 
 __all__ = ["Current", "current", "current_call"]
 
@@ -18,7 +15,7 @@ __all__ = ["Current", "current", "current_call"]
 class Current:
     """The run, and the scope of the call in it."""
 
-    run: "Lifecycle"
+    run: Lifecycle
     scope: CancelScope
 
 
@@ -31,7 +28,7 @@ def current() -> Current | None:
 
 
 @contextmanager
-def current_call(run: "Lifecycle", scope: CancelScope) -> Generator[None]:
+def current_call(run: Lifecycle, scope: CancelScope) -> Generator[None]:
     """Let the code inside know its call."""
     token = _current.set(Current(run, scope))
     try:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
-from intermission.config import RunConfig
+from intermission.config import OnConsumerLost, RunConfig
 from intermission.content import Content
 from intermission.errors import RunTimeoutError
 from intermission.events import Event
@@ -86,7 +86,7 @@ class Lifecycle:
         self.cancel_source: CancelSource | None = None
         self.cancel_reason = ""
         self.acknowledged: float | None = None
-        self.consumers = Consumers(self)
+        self.consumers = Consumers(services.dispatcher, self._abandoned)
         self.services = services
         self._port = port
         self._changed = threading.Condition(threading.RLock())
@@ -362,6 +362,10 @@ class Lifecycle:
             self.scope.cancel("the run has ended")
             self.scope.close()
         self._tell_listeners()
+
+    def _abandoned(self) -> None:
+        if self._result is None and self.config.on_consumer_lost == OnConsumerLost.CANCEL:
+            self.cancel(CancelSource.CONSUMER_LOST, "nobody consumes the run any more")
 
     def _tell_listeners(self) -> None:
         with self._changed:

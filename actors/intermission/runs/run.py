@@ -36,7 +36,10 @@ class Run:
         self._lifecycle = lifecycle
         self._view = view  # the stream of a viewer, who neither starts nor ends anything
         self._consumed = False
-        self._consumers = lifecycle.consumers if view is None else Consumers(lifecycle, detached=True)
+        if view is None:
+            self._consumers = lifecycle.consumers
+        else:
+            self._consumers = Consumers(lifecycle.services.dispatcher, _nothing, detached=True)
         self._blocks: list[object] = []  # the consumers that stand for `with` blocks
 
     @property
@@ -370,3 +373,7 @@ class Run:
     def __repr__(self) -> str:
         stands = self.status or self.state
         return f"<Run {self.invocation_id or '(cold)'} of {self.user_id}/{self.session_id}: {stands}>"
+
+
+def _nothing() -> None:
+    """A viewer that goes touches nothing."""

@@ -3,15 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 from intermission.events import Event
 from intermission.kernel.promise import Promise
 from intermission.runs.result import Verdict
+from intermission.sessions.current import CurrentRun
 from intermission_storage import IndexEntry, Record
-
-if TYPE_CHECKING:
-    from intermission.sessions.current import CurrentRun
 
 __all__ = ["Batch", "Purpose"]
 
@@ -44,7 +41,7 @@ class Batch:
 
     purpose: Purpose
     records: Sequence[Record]
-    current: "CurrentRun | None" = None
+    current: CurrentRun | None = None
     event: Event | None = None
     stored: Promise[Event | None] | None = None
     verdict: Verdict | None = None

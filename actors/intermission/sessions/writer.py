@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import pykka
 
@@ -23,10 +22,8 @@ from intermission.sessions.records import (
     session_entry,
 )
 from intermission.sessions.shared_state import shared_records
+from intermission.sessions.view import SessionView
 from intermission_storage import Appended, IndexEntry, Record, StorageError
-
-if TYPE_CHECKING:
-    from intermission.sessions.view import SessionView
 
 __all__ = ["SessionWriter"]
 
@@ -52,7 +49,7 @@ class SessionWriter:
         self.owed: Batch | None = None  # a run's end that the log has refused; it comes before the next run
         self.paying = False  # whether it is with the log
 
-    def begin(self, current: CurrentRun, view: "SessionView") -> None:
+    def begin(self, current: CurrentRun, view: SessionView) -> None:
         """Claim the session with a run's first records; a new session is created with them.
 
         Raises:
