@@ -6,6 +6,7 @@ from intermission.agents.base import BaseAgent
 from intermission.kernel.actor import Actor
 from intermission.messages import PoisonPill, Stop
 from intermission.runs.environment import Environment
+from intermission.runs.line import Line
 from intermission.runs.messages import AgentDone, Begin
 from intermission.runs.result import CancelSource
 from intermission.runs.signals import RunOver
@@ -42,7 +43,7 @@ class AgentActor(Actor):
             case _:
                 raise TypeError(f"an agent actor takes Begin, Stop or PoisonPill, not {message!r}")
 
-    def _finished(self, strand: Strand, error: Exception | None) -> None:
+    def _finished(self, strand: Line, error: Exception | None) -> None:
         run = self._environment.run
         stopped = (run.stop_requested or "") if strand.stopped else None
         scope = self._environment.scope

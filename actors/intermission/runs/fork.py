@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from intermission.agents.base import AgentContext, BaseAgent
+from intermission.agents.base import AgentContext
+from intermission.agents.effects import Runnable
 from intermission.kernel.scope import CancelScope
+from intermission.runs.line import Line
 from intermission.runs.result import CancelSource
 from intermission.runs.signals import RunOver, RunStopped
 from intermission.runs.together import Latch
 from intermission_storage import Record
-
-if TYPE_CHECKING:
-    from intermission.runs.strand import Strand
 
 __all__ = ["Forked"]
 
@@ -26,7 +24,7 @@ class Forked:
         context: What the forking agent knows.
     """
 
-    def __init__(self, parent: "Strand", agents: Sequence[BaseAgent], context: AgentContext) -> None:
+    def __init__(self, parent: Line, agents: Sequence[Runnable], context: AgentContext) -> None:
         self._parent = parent
         self._error: Exception | None = None
         self._stopped = False
@@ -58,15 +56,15 @@ class Forked:
         if self._stopped:
             raise RunStopped
 
-    def _strand(self, agent: BaseAgent, context: AgentContext) -> "Strand":
+    def _strand(self, agent: Runnable, context: AgentContext) -> Line:
         scope = CancelScope.child_of(self._parent.scope)
         self._scopes.append(scope)
         name = f"{context.branch}.{agent.name}" if context.branch else agent.name
         environment = self._parent.environment
         branch = replace(context, branch=name, state=environment.new_state(), cancellation=scope)
-        return type(self._parent)(environment, agent, branch, scope, self._finished)
+        return self._parent.branch(agent, branch, scope, self._finished)
 
-    def _finished(self, strand: "Strand", error: Exception | None) -> None:
+    def _finished(self, strand: Line, error: Exception | None) -> None:
         if error is not None and self._error is None:
             self._error = error
             for scope in self._scopes:

@@ -2,12 +2,12 @@
 
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-from intermission.agents.base import AgentContext, BaseAgent
-from intermission.agents.effects import Call, CallModel, CallTools, Emit, Fork, RunAgent
+from intermission.agents.base import AgentContext
+from intermission.agents.effects import Call, CallModel, CallTools, Emit, Fork, RunAgent, Runnable
 from intermission.agents.llm import LlmAgent
 from intermission.errors import OverloadedError
 from intermission.events import Event
@@ -20,6 +20,7 @@ from intermission.runs.calls import Blocking, OpenCall, Outcome
 from intermission.runs.current import current_call
 from intermission.runs.environment import Environment
 from intermission.runs.fork import Forked
+from intermission.runs.line import Finished, Line
 from intermission.runs.messages import Append
 from intermission.runs.result import CancelSource
 from intermission.runs.signals import RunOver, RunStopped
@@ -28,12 +29,9 @@ from intermission.runs.turns import model_turn, tool_turn
 from intermission.runs.work import Piece
 from intermission_storage import Record
 
-__all__ = ["Finished", "Strand"]
+__all__ = ["Strand"]
 
 logger = logging.getLogger(__name__)
-
-Finished: TypeAlias = Callable[["Strand", Exception | None], None]
-"""Called once when a strand has left its last generator, with the error that ended it, if one did."""
 
 
 @dataclass(slots=True)
@@ -41,7 +39,7 @@ class _Frame:
     """A generator on the stack, and the agent in whose name it yields."""
 
     steps: Any
-    agent: BaseAgent
+    agent: Runnable
     context: AgentContext
 
 
@@ -68,7 +66,7 @@ class Strand:
     def __init__(
         self,
         environment: Environment,
-        agent: BaseAgent,
+        agent: Runnable,
         context: AgentContext,
         scope: CancelScope,
         finished: Finished,
@@ -94,6 +92,10 @@ class Strand:
         """Have a worker drive the strand from its beginning."""
         self.environment.run.work.begin(self._piece)
         self._submit(Outcome(), begin=True)
+
+    def branch(self, agent: Runnable, context: AgentContext, scope: CancelScope, finished: Finished) -> Line:
+        """Return a new strand of the same run, for an agent on a branch of its own."""
+        return Strand(self.environment, agent, context, scope, finished)
 
     def store(self, event: Event | None, *, after: Sequence[Record] = (), last: bool = False) -> Event | None:
         """Have the session store what is owed, an event and records, and wait until that is durable.
@@ -307,7 +309,7 @@ class Strand:
         )
         return call.perform()
 
-    def _frame(self, agent: BaseAgent, context: AgentContext) -> _Frame:
+    def _frame(self, agent: Runnable, context: AgentContext) -> _Frame:
         steps: object = agent.run(context)
         if not inspect.isgenerator(steps):
             raise TypeError(

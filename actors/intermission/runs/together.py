@@ -4,16 +4,13 @@ import _thread
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from intermission.kernel.cancel_hooks import CancelHandle
 from intermission.kernel.scope import CancelScope
 from intermission.runs.async_calls import LATER
 from intermission.runs.calls import Blocking, CallGivenUpError, OpenCall, Outcome
+from intermission.runs.line import Line
 from intermission.runs.signals import RunOver
-
-if TYPE_CHECKING:
-    from intermission.runs.strand import Strand
 
 __all__ = ["Latch", "Together"]
 
@@ -67,7 +64,7 @@ class Together:
 
     def __init__(
         self,
-        strand: "Strand",
+        strand: Line,
         count: int,
         settled: Callable[[int, Outcome, bool, bool], None],
         failed: Callable[[], None],
@@ -79,7 +76,7 @@ class Together:
         self._failed = failed
         # Reentrant: a signal handler may give up a call wherever it hits.
         self._lock = threading.RLock()
-        self._suspended: list[Strand] = []  # whoever takes the strand out has it go on
+        self._suspended: list[Line] = []  # whoever takes the strand out has it go on
         self._hook: CancelHandle | None = None
 
     def settler(self, index: int) -> Callable[[Outcome], None]:
@@ -141,7 +138,7 @@ class Together:
         if strand is not None:
             strand.leave()
 
-    def _take_strand(self) -> "Strand | None":
+    def _take_strand(self) -> Line | None:
         try:
             return self._suspended.pop()
         except IndexError:

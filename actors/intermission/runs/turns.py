@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from intermission.agents.base import AgentContext
 from intermission.agents.effects import CallModel, CallTools, Generated
@@ -15,14 +15,12 @@ from intermission.models.base import ModelResponse
 from intermission.runs.ahead import Ahead
 from intermission.runs.async_calls import LATER, Later
 from intermission.runs.calls import Blocking, CallGivenUpError, Outcome
+from intermission.runs.environment import Environment
+from intermission.runs.line import Line
 from intermission.runs.together import Together
 from intermission.runs.tool_calls import Answered, call_tool
 from intermission.state import State
 from intermission.tools.base import is_async
-
-if TYPE_CHECKING:
-    from intermission.runs.environment import Environment
-    from intermission.runs.strand import Strand
 
 __all__ = ["NOT_RUN", "model_turn", "tool_turn"]
 
@@ -33,7 +31,7 @@ NOT_RUN = "not run, stopped"
 
 
 def model_turn(
-    environment: "Environment", effect: CallModel, context: AgentContext, ahead: Ahead | None
+    environment: Environment, effect: CallModel, context: AgentContext, ahead: Ahead | None
 ) -> Generator[Any, Any, Generated]:
     """Ask a model; return its whole response.
 
@@ -60,7 +58,7 @@ def model_turn(
 
 
 def _ask(
-    environment: "Environment", effect: CallModel, context: AgentContext, ahead: Ahead | None
+    environment: Environment, effect: CallModel, context: AgentContext, ahead: Ahead | None
 ) -> Generator[Any, Any, Generated]:
     environment.count_model_call()
     shown: list[str] = []
@@ -102,7 +100,7 @@ def _closable(responses: Iterator[ModelResponse]) -> Generator[ModelResponse]:
 class _Turn:
     """The calls of one turn, and what has become of them."""
 
-    strand: "Strand"
+    strand: Line
     context: AgentContext
     effect: CallTools
     responses: dict[int, FunctionResponse]
@@ -154,7 +152,7 @@ class _Turn:
 
 
 def tool_turn(
-    strand: "Strand", effect: CallTools, context: AgentContext
+    strand: Line, effect: CallTools, context: AgentContext
 ) -> Generator[Any, Any, tuple[FunctionResponse, ...]]:
     """Run tools; return a response for each call, in order."""
     turn = _Turn(strand, context, effect, {}, {})
@@ -259,7 +257,7 @@ class _Overlapped:
                 give_up("stopped", "another call of its turn crashed")
 
 
-def _begin(strand: "Strand", calls: Sequence[FunctionCall]) -> None:
+def _begin(strand: Line, calls: Sequence[FunctionCall]) -> None:
     """Have it in the log that calls begin, before they do."""
     fresh = [call for call in calls if call.id not in strand.begun]
     if fresh:
