@@ -42,22 +42,30 @@ class Consumers:
             self._here.discard(consumer)
             gone = lost and not self._here and not self.detached
         if gone:
-            self._abandoned()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """The last consumer is lost."""
+        self._abandoned()
 
     def leave_later(self, consumer: object) -> None:
-        """As `leave(lost=True)`, on a thread of the dispatcher; takes no lock, so a finaliser may call it."""
-        self._dispatcher.schedule(Lost(self, consumer))
+        """As `leave(lost=True)`, for finalisers: it takes no lock, and leaves the rest to the dispatcher.
+
+        Whether the run has lost its last consumer is decided here, and not by who comes until then.
+        """
+        self._here.discard(consumer)
+        if not self._here and not self.detached:
+            self._dispatcher.schedule(Lost(self))
 
 
 class Lost:
-    """A consumer whose finaliser has run."""
+    """The last consumer of a run, whose finaliser has run."""
 
-    __slots__ = ("_consumer", "_consumers")
+    __slots__ = ("_consumers",)
 
-    def __init__(self, consumers: Consumers, consumer: object) -> None:
+    def __init__(self, consumers: Consumers) -> None:
         self._consumers = consumers
-        self._consumer = consumer
 
     def activate(self) -> None:
-        """Take it off the count."""
-        self._consumers.leave(self._consumer, lost=True)
+        """Say that the last consumer is lost."""
+        self._consumers.abandon()
