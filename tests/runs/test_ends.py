@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -129,7 +130,7 @@ def test_the_first_error_of_a_branch_ends_the_others_and_the_run(gate: Gate) -> 
     assert [event.data.get("branch") for event in records(log) if event.kind == "event"] == [None, "failing"]
 
 
-def session_ref(runner: Runner) -> object:
+def session_ref(runner: Runner) -> Any:
     """The session's actor; there is no public way to it."""
     (entry,) = runner._directory._sessions.values()  # pyright: ignore[reportPrivateUsage]  # see above
     return entry.ref
@@ -142,7 +143,7 @@ def test_runs_of_a_session_whose_actor_stops_end_failed_and_the_session_begins_a
         run = runner.run(**KEY, message="a").start()
         waiting = runner.run(**KEY, message="b").start()
         gate.arrived()
-        session_ref(runner).stop()  # type: ignore[attr-defined]  # an actor's
+        session_ref(runner).stop()
         assert isinstance(run.result(30).error, SessionClosedError)
         assert waiting.result(30).status is RunStatus.FAILED
         gate.open()
@@ -155,7 +156,7 @@ def test_a_run_whose_own_actor_stops_ends_failed(gate: Gate) -> None:
     with Runner(app_with(ScriptedModel(text(gate, "one"), default="ok")), log=log) as runner:
         run = runner.run(**KEY, message="a").start()
         gate.arrived()
-        actor = session_ref(runner).mailbox.actor  # type: ignore[attr-defined]  # an actor's
+        actor = session_ref(runner).mailbox.actor
         actor._current.agent.stop()
         assert isinstance(run.result(30).error, ActorDeadError)
         gate.open()

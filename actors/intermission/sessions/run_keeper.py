@@ -111,8 +111,8 @@ class RunKeeper(Actor):
         self._host.services.workers.submit(load, refused=refused, budget=Budget.RESERVE)
 
     def _loaded(self, message: Loaded) -> None:
-        current = self._current
-        if current is not message.current or current.phase not in {Phase.LOADING, Phase.RELOADING}:
+        current = message.current
+        if self._current is not current or current.phase not in {Phase.LOADING, Phase.RELOADING}:
             return  # it was read for a run that has been cancelled meanwhile
         self._view = message.view
         if message.error is not None:
@@ -217,7 +217,9 @@ class RunKeeper(Actor):
         verdict: Verdict | None = None
         try:
             if message.event is not None and message.event.usage is not None:
-                current.usage + message.event.usage  # what cannot be summed up is refused before it is stored
+                _ = (
+                    current.usage + message.event.usage
+                )  # what cannot be summed up is refused before it is stored
             if message.last:
                 verdict = current.run.decide(Verdict(RunStatus.COMPLETED))
                 if not verdict.finishing:
