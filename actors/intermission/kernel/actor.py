@@ -19,6 +19,12 @@ __all__ = ["Actor", "ActorCrashError", "Cell", "StopNow", "System", "text_of"]
 
 _logger = logging.getLogger("intermission.kernel")
 _numbers = count(1)
+_PYKKAS_OWN = (
+    messages._ActorStop,  # pyright: ignore[reportPrivateUsage] - Pykka tells a stop by this class
+    messages.ProxyCall,
+    messages.ProxyGetAttr,
+    messages.ProxySetAttr,
+)
 
 A = TypeVar("A", bound="Actor")
 
@@ -382,7 +388,10 @@ class Actor(pykka.Actor):
 
     def _handle_receive(self, message: Any) -> Any:
         try:
-            return super()._handle_receive(message)
+            # Nearly all messages are none of these; asked once, and not once for each of them.
+            if isinstance(message, _PYKKAS_OWN):
+                return super()._handle_receive(message)
+            return self.on_receive(message)
         except Exception as error:
             self._cell.fail(error)
             raise

@@ -138,14 +138,14 @@ class CancelScope:
         if self._deadline is not None:
             self._deadline.cancel()
 
-    @contextmanager
-    def covering(self) -> Generator[None]:
-        """Make this scope the current one for a block that neither begins nor ends it."""
-        before = _current.set(self)
-        try:
-            yield
-        finally:
-            _current.reset(before)
+    def cover(self) -> "Token[CancelScope | None]":
+        """Make this scope the current one for code that neither begins nor ends it, until `uncover`."""
+        return _current.set(self)
+
+    @staticmethod
+    def uncover(covered: "Token[CancelScope | None]") -> None:
+        """Make the scope current again that was before `cover`."""
+        _current.reset(covered)
 
     def __enter__(self) -> Self:
         """Make this scope the current one."""

@@ -23,7 +23,7 @@ from intermission.kernel.loop_task import LoopTask
 from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.kernel.timer import TimerHandle
 from intermission.runs.async_calls import LATER, Later
-from intermission.runs.current import current_call
+from intermission.runs.current import CurrentCall
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.services import Services
 from intermission.runs.work import Piece
@@ -203,7 +203,7 @@ class OpenCall:
 
     def _call(self) -> Outcome:
         try:
-            with current_call(self._run, self.scope):
+            with CurrentCall(self._run, self.scope):
                 self.scope.check()
                 if self._ticket.locked():
                     return Outcome()  # it was given up before it began

@@ -1,18 +1,15 @@
 """Which run's user code is running here: for runs inside runs."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from intermission.kernel.scope import CancelScope
 from intermission.runs.lifecycle import Lifecycle
 
-__all__ = ["Current", "current", "current_call"]
+__all__ = ["Current", "CurrentCall", "current"]
 
 
-@dataclass(frozen=True, slots=True)
-class Current:
+class Current(NamedTuple):
     """The run, and the scope of the call in it."""
 
     run: Lifecycle
@@ -27,12 +24,18 @@ def current() -> Current | None:
     return _current.get()
 
 
-@contextmanager
-def current_call(run: Lifecycle, scope: CancelScope) -> Generator[None]:
-    """Let the code inside know its call."""
-    token = _current.set(Current(run, scope))
-    try:
-        with scope.covering():
-            yield
-    finally:
-        _current.reset(token)
+class CurrentCall:
+    """Let the code inside know its call: a context manager, and no generator, which takes three times as long."""
+
+    __slots__ = ("_covered", "_current", "_token")
+
+    def __init__(self, run: Lifecycle, scope: CancelScope) -> None:
+        self._current = Current(run, scope)
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._current)
+        self._covered = self._current.scope.cover()
+
+    def __exit__(self, *_: object) -> None:
+        self._current.scope.uncover(self._covered)
+        _current.reset(self._token)

@@ -89,7 +89,9 @@ class Lifecycle:
         self.consumers = Consumers(services.dispatcher, self._abandoned)
         self.services = services
         self._port = port
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)  # touched only to wait and to wake
+        self._waiting = 0  # threads that do; an interrupt may leave it too high, which only costs time
         self._state = RunState.CREATED
         self._verdict: Verdict | None = None
         self._stop: str | None = None
@@ -151,7 +153,7 @@ class Lifecycle:
         Args:
             parent: The scope of the call that will wait for the run, and takes it along when cancelled.
         """
-        with self._changed:
+        with self._lock:
             if self._state == RunState.CREATED and self._verdict is None:
                 self.invocation_id = f"e-{uuid.uuid4()}"
                 self.scope = CancelScope.child_of(parent, host=self.services.scopes)
@@ -185,7 +187,7 @@ class Lifecycle:
         Each call does all the steps again: they change nothing the second time, and the first call may have
         been interrupted between two of them.
         """
-        with self._changed:
+        with self._lock:
             if self.requested is None:
                 self.requested = time.monotonic()
                 self.cancel_source, self.cancel_reason = source, reason
@@ -218,7 +220,7 @@ class Lifecycle:
 
     def request_stop(self, reason: str = "") -> None:
         """Ask the run to end after the step in hand. The first reason stands; an ended run is not touched."""
-        with self._changed:
+        with self._lock:
             if self._stop is None and self._state != RunState.ENDED:
                 self._stop = reason
 
@@ -228,8 +230,8 @@ class Lifecycle:
         Raises:
             Exception: Whatever kept the session from admitting it.
         """
-        with self._changed:
-            self._changed.wait_for(lambda: self._admitted or self._result is not None, timeout)
+        with self._lock:
+            self._wait_for(lambda: self._admitted or self._result is not None, timeout)
             self.raise_refusal()
             return self._admitted or self._result is not None
 
@@ -241,8 +243,8 @@ class Lifecycle:
 
     def wait_ended(self, timeout: float | None) -> RunResult | None:
         """Return the result when it is there, `None` if it is not within `timeout` seconds."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._result is not None, timeout)
+        with self._lock:
+            self._wait_for(lambda: self._result is not None, timeout)
             return self._result
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
@@ -250,12 +252,12 @@ class Lifecycle:
 
         It is called at once, too, for what has happened before.
         """
-        with self._changed:
+        with self._lock:
             self._listeners.append(listener)
         listener()
 
         def forget() -> None:
-            with self._changed:
+            with self._lock:
                 if listener in self._listeners:
                     self._listeners.remove(listener)
 
@@ -263,7 +265,7 @@ class Lifecycle:
 
     def take_stream(self) -> bool:
         """Return whether the caller is the first to take the run's stream, and so its consumer."""
-        with self._changed:
+        with self._lock:
             first, self._consumed = not self._consumed, True
             return first
 
@@ -275,7 +277,7 @@ class Lifecycle:
             after: That number.
             until: The events up to this one are in the log, whether the run has shown them yet or not.
         """
-        with self._changed:
+        with self._lock:
             until = max(until, self._last_shown)
             stream = Stream(read_back, after=after, until=until, begun=self._speaking)
             if self._result is None:
@@ -286,27 +288,28 @@ class Lifecycle:
 
     def drop_stream(self, stream: Stream) -> None:
         """Take a stream away again."""
-        with self._changed:
+        with self._lock:
             self._streams = tuple(other for other in self._streams if other is not stream)
 
     # What the session does.
 
     def take(self) -> bool:
         """Return whether the caller is the first to take the run, and so the one who has to end it."""
-        with self._changed:
+        with self._lock:
             first, self._taken = not self._taken, True
             return first
 
     def admit(self) -> None:
         """The session has taken the run: it waits behind another, or its beginning is durable."""
-        with self._changed:
+        with self._lock:
             self._admitted = True
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
         self._tell_listeners()
 
     def begin(self, position: int) -> None:
         """The run's beginning is durable, up to the record of that number, which nobody is shown."""
-        with self._changed:
+        with self._lock:
             self._last_shown = position
             self.stream.skip(position)
             for stream in self._streams:
@@ -318,7 +321,7 @@ class Lifecycle:
 
     def decide(self, verdict: Verdict) -> Verdict:
         """Write the slot if it is empty, and return what it holds."""
-        with self._changed:
+        with self._lock:
             if self._verdict is None:
                 self._verdict = verdict
                 self._state = RunState.ENDING
@@ -326,7 +329,7 @@ class Lifecycle:
 
     def show(self, event: Event) -> None:
         """Give an event to whoever looks at the run. After the end nothing is shown."""
-        with self._changed:
+        with self._lock:
             if self._result is not None:
                 return
             author = (event.author, event.branch)
@@ -346,7 +349,7 @@ class Lifecycle:
 
         Each call does all the steps again, for an interrupt may have kept the first one from some.
         """
-        with self._changed:
+        with self._lock:
             if self._result is None:
                 self.acknowledged = time.monotonic()
                 self._result = result
@@ -354,7 +357,8 @@ class Lifecycle:
             for stream in self._streams:
                 stream.close()
             self._streams = ()
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
         if self._deadline is not None:
             self._deadline.cancel()
         if self.scope is not None:
@@ -367,9 +371,16 @@ class Lifecycle:
         if self._result is None and self.config.on_consumer_lost == OnConsumerLost.CANCEL:
             self.cancel(CancelSource.CONSUMER_LOST, "nobody consumes the run any more")
 
+    def _wait_for(self, ready: Callable[[], bool], timeout: float | None) -> None:
+        self._waiting += 1  # with the lock in hand, which is given back only after this
+        try:
+            self._changed.wait_for(ready, timeout)
+        finally:
+            self._waiting -= 1
+
     def _tell_listeners(self) -> None:
-        with self._changed:
-            listeners = list(self._listeners)
+        with self._lock:
+            listeners = tuple(self._listeners)
         for listener in listeners:
             listener()
 

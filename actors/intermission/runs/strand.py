@@ -17,7 +17,7 @@ from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.kernel.workers import Budget
 from intermission.runs.ahead import Ahead
 from intermission.runs.calls import Blocking, OpenCall, Outcome
-from intermission.runs.current import current_call
+from intermission.runs.current import CurrentCall
 from intermission.runs.environment import Environment
 from intermission.runs.fork import Forked
 from intermission.runs.line import Finished, Line
@@ -160,7 +160,7 @@ class Strand:
     def _drive(self, outcome: Outcome, begin: bool) -> None:
         """Go on with the outcome of the last effect, until the end or until a call is given up."""
         error: Exception | None = None
-        with current_call(self.environment.run, self.scope):
+        with CurrentCall(self.environment.run, self.scope):
             try:
                 if begin:
                     self._check()
@@ -238,17 +238,22 @@ class Strand:
     def _perform(self, effect: Any) -> Outcome | None:
         if self._ahead is not None and not self._may_overlap(effect):
             self._settle_ahead()
+        kind: object = type(effect)  # the most frequent ones first; of their subclasses there are few
+        if kind is Blocking:
+            return self._block(effect)
+        if kind is Emit:
+            return Outcome(self._emit(effect))
         match effect:
             case Event():
                 return Outcome(self._emit(Emit(effect)))
-            case Emit():
-                return Outcome(self._emit(effect))
             case CallModel():
                 self._check_stop()
                 ahead, self._ahead = self._ahead, None
                 return self._push(model_turn(self.environment, effect, self._stack[-1].context, ahead))
             case CallTools():
                 return self._push(tool_turn(self, effect, self._stack[-1].context))
+            case Emit():
+                return Outcome(self._emit(effect))
             case Blocking():
                 return self._block(effect)
             case Together():

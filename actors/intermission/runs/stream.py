@@ -57,7 +57,9 @@ class Stream:
     ) -> None:
         self._read_back = read_back
         self._limit = limit
-        self._changed = threading.Condition(threading.RLock())  # a signal handler may push inside a push
+        self._lock = threading.RLock()  # a signal handler may push inside a push
+        self._changed = threading.Condition(self._lock)  # touched only to wait and to wake
+        self._waiting = 0  # threads that do; an interrupt may leave it too high, which only costs time
         self._items: deque[Event] = deque()
         self._position = after  # the number of the last stored event that was put among the items
         self._spilled = until if until > after else None  # stored events up to here are only in the log
@@ -70,7 +72,7 @@ class Stream:
 
     def push(self, event: Event) -> None:
         """Give the consumer an event; a stored one has its number."""
-        with self._changed:
+        with self._lock:
             if self._closed or (event.seq is not None and event.seq <= self._position):
                 return  # a viewer that came between has read it from the log
             if event.seq is None:
@@ -81,19 +83,19 @@ class Stream:
 
     def skip(self, position: int) -> None:
         """Leave out the stored events up to a number; before the first push."""
-        with self._changed:
+        with self._lock:
             self._position = position
 
     def owe(self, position: int) -> None:
         """There are stored events up to a number which nobody pushes; they are read from the log."""
-        with self._changed:
+        with self._lock:
             if position > max(self._position, self._spilled or 0):
                 self._spilled = position
                 self._notify()
 
     def close(self) -> None:
         """Nothing comes any more."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._notify()
 
@@ -104,7 +106,7 @@ class Stream:
             StorageError: The log, which holds the event, cannot be read.
         """
         while True:
-            with self._changed:
+            with self._lock:
                 if self._items:
                     return self._items.popleft()
                 if self._spilled is None:
@@ -115,14 +117,18 @@ class Stream:
     def get(self, timeout: float | None = None) -> Event | End | None:
         """As `poll`, but wait up to `timeout` seconds for an event."""
         while (event := self.poll()) is None:
-            with self._changed:
-                if not self._changed.wait_for(self._is_ready, timeout):
-                    return None
+            with self._lock:
+                self._waiting += 1
+                try:
+                    if not self._changed.wait_for(self._is_ready, timeout):
+                        return None
+                finally:
+                    self._waiting -= 1
         return event
 
     def on_change(self, wake: Callable[[], None] | None) -> None:
         """Call `wake`, on any thread, whenever there may be something to poll."""
-        with self._changed:
+        with self._lock:
             self._wake = wake
             if wake is not None and self._is_ready():
                 wake()
@@ -130,19 +136,20 @@ class Stream:
     @property
     def must_read(self) -> bool:
         """Whether the next `poll` reads the log, and so may block."""
-        with self._changed:
+        with self._lock:
             return not self._items and self._spilled is not None
 
     def _is_ready(self) -> bool:
         return bool(self._items) or self._closed or self._spilled is not None
 
     def _notify(self) -> None:
-        self._changed.notify_all()
+        if self._waiting:
+            self._changed.notify_all()
         if self._wake is not None:
             self._wake()
 
     def _fill(self, page: list[Event], until: int) -> None:
-        with self._changed:
+        with self._lock:
             spilled = self._spilled or until
             for event in page:
                 seq = event.seq or 0

@@ -31,34 +31,37 @@ class Piece:
 class Work:
     """The pieces of one run that have not ended. One has ended when its thread has left it, not before."""
 
-    __slots__ = ("_changed", "_on_idle", "_pieces", "terminated")
+    __slots__ = ("_changed", "_lock", "_on_idle", "_pieces", "_waiting", "terminated")
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)  # touched only to wait and to wake
+        self._waiting = 0  # threads that do; an interrupt may leave it too high, which only costs time
         self._pieces: dict[Piece, None] = {}  # in the order of their beginnings
         self._on_idle: list[Callable[[], None]] = []
         self.terminated: float | None = None
 
     def begin(self, piece: Piece) -> None:
         """A thread has begun it, or is about to."""
-        with self._changed:
+        with self._lock:
             self._pieces[piece] = None
 
     def give_up(self, piece: Piece, reason: str) -> None:
         """The run goes on, or ends, without waiting for it."""
-        with self._changed:
+        with self._lock:
             if piece.given_up is None:
                 piece.given_up = time.monotonic()
                 piece.reason = reason
 
     def end(self, piece: Piece) -> None:
         """Its thread has left it."""
-        with self._changed:
+        with self._lock:
             self._pieces.pop(piece, None)
             if self._pieces:
                 return
             self.terminated = time.monotonic()
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
             waiting, self._on_idle = self._on_idle, []
         for callback in waiting:
             callback()
@@ -66,17 +69,21 @@ class Work:
     @property
     def pieces(self) -> tuple[Piece, ...]:
         """What has not ended, oldest first."""
-        with self._changed:
+        with self._lock:
             return tuple(self._pieces)
 
     def wait(self, timeout: float | None) -> bool:
         """Return whether nothing is left within `timeout` seconds."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._pieces, timeout)
+        with self._lock:
+            self._waiting += 1
+            try:
+                return self._changed.wait_for(lambda: not self._pieces, timeout)
+            finally:
+                self._waiting -= 1
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call `callback` once nothing is left: at once, or on the thread that ends the last piece."""
-        with self._changed:
+        with self._lock:
             if self._pieces:
                 self._on_idle.append(callback)
                 return

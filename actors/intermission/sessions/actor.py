@@ -2,6 +2,7 @@
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from intermission.errors import SessionBusyError, SessionClosedError
@@ -88,46 +89,21 @@ class SessionActor(RunKeeper):
             self._tell_retired()
 
     def _handle(self, message: object) -> None:
-        match message:
-            case Append():
-                self._append(message)
-            case Stored(batch, outcome):
-                self._stored(batch, outcome)
-            case AgentDone():
-                self._agent_done(message)
-            case QueueRun(run):
-                self._queue(run)
-            case LookAtSlot(run):
-                self._look_at_slot(run)
-            case Loaded():
-                self._loaded(message)
-            case Terminated():
-                self._agent_gone(message)
-            case _:
-                self._administer(message)
+        handler = _HANDLERS.get(type(message))
+        if handler is None:
+            raise TypeError(f"a session takes no {message!r}")
+        handler(self, message)
 
-    def _administer(self, message: object) -> None:
-        match message:
-            case SetState():
-                self._set_state(message)
-            case Passivate():
-                self._passivate()
-            case Retire():
-                self._retiring.append(message)
-                self._refuse_waiting(SessionClosedError(_RUNNER_CLOSED))
-                self._next()
-            case Delete():
-                self._begin_delete(message)
-            case Deleted(outcome):
-                self._end_delete(outcome)
-            case _:
-                raise TypeError(f"a session takes no {message!r}")
+    def _retire(self, message: Retire) -> None:
+        self._retiring.append(message)
+        self._refuse_waiting(SessionClosedError(_RUNNER_CLOSED))
+        self._next()
 
     def _tell_retired(self) -> None:
         for message in self._retiring:
             message.idle()
 
-    def _passivate(self) -> None:
+    def _passivate(self, _: Passivate) -> None:
         if not self._is_idle():
             return
         if self._host.registry.leave(self._key, unless=self._has_mail):
@@ -135,7 +111,8 @@ class SessionActor(RunKeeper):
         else:
             self._host.registry.idle(self._key)  # it has to go when that mail is done
 
-    def _queue(self, run: Lifecycle) -> None:
+    def _queue(self, message: QueueRun) -> None:
+        run = message.run
         if not run.take():
             # It was handed over twice, or ended before it came.
             if run not in (self._waiting or ()):
@@ -178,7 +155,8 @@ class SessionActor(RunKeeper):
             self._waiting = None
             self._host.registry.idle(self._key)
 
-    def _look_at_slot(self, run: Lifecycle) -> None:
+    def _look_at_slot(self, message: LookAtSlot) -> None:
+        run = message.run
         verdict = run.verdict
         if verdict is None:
             return
@@ -198,14 +176,14 @@ class SessionActor(RunKeeper):
             self._end_unwritten(run, verdict)
             self._next()
 
-    def _stored(self, batch: Batch, outcome: Appended | StorageError) -> None:
-        match batch.purpose:
-            case Purpose.STATE:
-                self._state_stored(batch, outcome)
-            case Purpose.OWED_END:
-                self._paid(outcome)
-            case _:
-                self._run_stored(batch, outcome)
+    def _stored(self, message: Stored) -> None:
+        batch, outcome = message.batch, message.outcome
+        if batch.purpose is Purpose.STATE:
+            self._state_stored(batch, outcome)
+        elif batch.purpose is Purpose.OWED_END:
+            self._paid(outcome)
+        else:
+            self._run_stored(batch, outcome)
         self._change_now()
 
     def _refuse_waiting(self, error: Exception) -> None:
@@ -270,7 +248,7 @@ class SessionActor(RunKeeper):
         self._refuse_waiting(SessionClosedError(_SESSION_CLOSED))
         if self._current is not None:
             self._current.run.cancel(CancelSource.ADMIN, "the session was deleted")
-            self._look_at_slot(self._current.run)
+            self._look_at_slot(LookAtSlot(self._current.run))
         self._next()
 
     def _delete_now(self, message: Delete) -> None:
@@ -293,12 +271,29 @@ class SessionActor(RunKeeper):
         self._changes += 1
         self._host.services.workers.submit(delete, refused=refused, budget=Budget.RESERVE)
 
-    def _end_delete(self, outcome: bool | BaseException) -> None:
+    def _end_delete(self, deleted: Deleted) -> None:
         assert self._delete is not None
         message, self._view = self._delete, None
         # From here on the name is free: who comes next finds another actor, and who came before is refused.
         self._host.registry.leave(self._key, unless=bool)
         self._writer.owed = None
-        message.done(outcome)
+        message.done(deleted.outcome)
         self._tell_retired()
         self.stop()
+
+
+# Asked by type: a `match` over so many classes takes longer than most of them take to be handled.
+_HANDLERS: dict[type, Callable[[SessionActor, Any], None]] = {
+    Append: SessionActor._append,
+    Stored: SessionActor._stored,
+    AgentDone: SessionActor._agent_done,
+    QueueRun: SessionActor._queue,
+    LookAtSlot: SessionActor._look_at_slot,
+    Loaded: SessionActor._loaded,
+    Terminated: SessionActor._agent_gone,
+    SetState: SessionActor._set_state,
+    Passivate: SessionActor._passivate,
+    Retire: SessionActor._retire,
+    Delete: SessionActor._begin_delete,
+    Deleted: SessionActor._end_delete,
+}

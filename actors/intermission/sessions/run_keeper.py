@@ -252,13 +252,12 @@ class RunKeeper(Actor):
     def _run_stored(self, batch: Batch, outcome: Appended | StorageError) -> None:
         current = batch.current
         assert current is not None
-        match batch.purpose:
-            case Purpose.BEGIN:
-                self._begun(batch, current, outcome)
-            case Purpose.END:
-                self._end_stored(batch, current, outcome)
-            case _:
-                self._event_stored(batch, current, outcome)
+        if batch.purpose is Purpose.EVENT:
+            self._event_stored(batch, current, outcome)
+        elif batch.purpose is Purpose.BEGIN:
+            self._begun(batch, current, outcome)
+        else:
+            self._end_stored(batch, current, outcome)
 
     def _event_stored(self, batch: Batch, current: CurrentRun, outcome: Appended | StorageError) -> None:
         if isinstance(outcome, StorageError):
