@@ -3,14 +3,14 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Self, cast
 
 from intermission.content import Content, FunctionCall, FunctionResponse, plain_copy
 from intermission.state import Operation
 
-__all__ = ["NO_ACTIONS", "Event", "EventActions", "Usage", "new_event_id"]
+__all__ = ["NO_ACTIONS", "Event", "EventActions", "OpenEvent", "Usage", "new_event_id"]
 
 
 def new_event_id() -> str:
@@ -150,9 +150,6 @@ NO_ACTIONS = EventActions()
 _EXPECTED = ("stateDelta", "artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations")
 
 
-_set = object.__setattr__
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """Something that happened in a session.
@@ -239,13 +236,27 @@ class Event:
 
     def stored_as(self, seq: int) -> Self:
         """Return the event with the number of its record; its values are shared."""
-        # Four times as fast as `dataclasses.replace`, which checks nothing here that matters.
-        cls = type(self)
-        event = cls.__new__(cls)
-        for name in cls.__slots__:
-            _set(event, name, getattr(self, name))
-        _set(event, "seq", seq)
-        return event
+        if type(self) is not Event:
+            return replace(self, seq=seq)
+        event = OpenEvent(
+            self.id,
+            self.invocation_id,
+            self.author,
+            self.timestamp,
+            content=self.content,
+            partial=self.partial,
+            actions=self.actions,
+            long_running_tool_ids=self.long_running_tool_ids,
+            branch=self.branch,
+            usage=self.usage,
+            error_code=self.error_code,
+            error_message=self.error_message,
+            interrupted=self.interrupted,
+            turn_complete=self.turn_complete,
+            seq=seq,
+            shown=self.shown,
+        )
+        return cast(Self, event.freeze())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, in camelCase; what is not set is left out."""
@@ -277,21 +288,100 @@ class Event:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read the JSON form. Unknown names are left aside."""
-        content, usage = data.get("content"), data.get("usageMetadata")
-        return cls(
-            id=data["id"],
-            invocation_id=data["invocationId"],
-            author=data["author"],
-            timestamp=data["timestamp"],
-            content=None if content is None else Content.from_dict(content),
-            partial=bool(data.get("partial")),
-            actions=EventActions.from_dict(data.get("actions") or {}),
-            long_running_tool_ids=tuple(data.get("longRunningToolIds") or ()),
-            branch=data.get("branch"),
-            usage=None if usage is None else Usage.from_dict(usage),
-            error_code=data.get("errorCode"),
-            error_message=data.get("errorMessage"),
-            interrupted=bool(data.get("interrupted")),
-            turn_complete=data.get("turnComplete"),
-            seq=data.get("seq"),
-        )
+        event = _read(data, data.get("seq"))
+        return cast(Self, event) if cls is Event else cls(**{one.name: getattr(event, one.name) for one in fields(event)})
+
+    @staticmethod
+    def stored(data: Mapping[str, Any], seq: int, shown: int = 0) -> "Event":
+        """Read the JSON form of a record, which has its number beside it."""
+        return _read(data, seq, shown)
+
+
+def _read(data: Mapping[str, Any], seq: int | None, shown: int = 0) -> Event:
+    get = data.get
+    content, usage, actions = get("content"), get("usageMetadata"), get("actions")
+    return OpenEvent(
+        data["id"],
+        data["invocationId"],
+        data["author"],
+        data["timestamp"],
+        content=None if content is None else Content.from_dict(content),
+        partial=bool(get("partial")),
+        actions=NO_ACTIONS if not actions else EventActions.from_dict(actions),
+        long_running_tool_ids=tuple(get("longRunningToolIds") or ()),
+        branch=get("branch"),
+        usage=None if usage is None else Usage.from_dict(usage),
+        error_code=get("errorCode"),
+        error_message=get("errorMessage"),
+        interrupted=bool(get("interrupted")),
+        turn_complete=get("turnComplete"),
+        seq=seq,
+        shown=shown,
+    ).freeze()
+
+
+class OpenEvent:
+    """An event in the making. To fill it and freeze it takes a sixth of the time that making an `Event` takes."""
+
+    __slots__ = (
+        "id",
+        "invocation_id",
+        "author",
+        "timestamp",
+        "content",
+        "partial",
+        "actions",
+        "long_running_tool_ids",
+        "branch",
+        "usage",
+        "error_code",
+        "error_message",
+        "interrupted",
+        "turn_complete",
+        "seq",
+        "shown",
+    )
+
+    def __init__(
+        self,
+        id: str,
+        invocation_id: str,
+        author: str,
+        timestamp: float,
+        *,
+        content: Content | None = None,
+        partial: bool = False,
+        actions: EventActions = NO_ACTIONS,
+        long_running_tool_ids: tuple[str, ...] = (),
+        branch: str | None = None,
+        usage: Usage | None = None,
+        error_code: str | None = None,
+        error_message: str | None = None,
+        interrupted: bool = False,
+        turn_complete: bool | None = None,
+        seq: int | None = None,
+        shown: int = 0,
+    ) -> None:
+        self.id = id
+        self.invocation_id = invocation_id
+        self.author = author
+        self.timestamp = timestamp
+        self.content = content
+        self.partial = partial
+        self.actions = actions
+        self.long_running_tool_ids = long_running_tool_ids
+        self.branch = branch
+        self.usage = usage
+        self.error_code = error_code
+        self.error_message = error_message
+        self.interrupted = interrupted
+        self.turn_complete = turn_complete
+        self.seq = seq
+        self.shown = shown
+
+    def freeze(self) -> Event:
+        """Make it the event that it is from now on, and return it."""
+        # An object may change its class for one with the same slots.
+        event = cast(Any, self)
+        event.__class__ = Event
+        return cast(Event, event)

@@ -122,7 +122,7 @@ class Runner(Administration):
             self._log,
             self._services,
             self._directory,
-            self.system.topics.publish,
+            self.system.topics,
             shared,
             auto_create,
         )

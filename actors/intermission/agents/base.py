@@ -6,7 +6,7 @@ from typing import Any
 
 from intermission.agents.effects import Steps
 from intermission.config import RunConfig
-from intermission.events import Event
+from intermission.events import Event, OpenEvent, new_event_id
 from intermission.kernel.clock import Clock
 from intermission.kernel.scope import CancelScope
 from intermission.state import State
@@ -56,7 +56,8 @@ class AgentContext:
     def event(self, author: str, **fields: Any) -> Event:
         """Return a new event of this run and branch, stamped now; `fields` are those of `Event`."""
         fields.setdefault("branch", self.branch)
-        return Event(invocation_id=self.invocation_id, author=author, timestamp=self.clock.time(), **fields)
+        name = fields.pop("id", None) or new_event_id()
+        return OpenEvent(name, self.invocation_id, author, self.clock.time(), **fields).freeze()
 
 
 class BaseAgent:

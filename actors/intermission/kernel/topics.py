@@ -40,6 +40,10 @@ class Topics:
                 for kind, refs in self._subscribers.items()
             }
 
+    def wanted(self, message_type: type) -> bool:
+        """Return whether somebody wants to know of such messages, so that they are worth making."""
+        return message_type in self._subscribers
+
     def publish(self, message: object) -> None:
         """Tell those who want to know."""
         for ref in self._subscribers.get(type(message), ()):

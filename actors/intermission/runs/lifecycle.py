@@ -327,8 +327,8 @@ class Lifecycle:
                 self._state = RunState.ENDING
             return self._verdict
 
-    def show(self, event: Event) -> None:
-        """Give an event to whoever looks at the run. After the end nothing is shown."""
+    def show(self, event: Event, own: Callable[[int], Event] | None = None) -> None:
+        """Give an event to whoever looks at the run; `own` is as for `Stream.push`. After the end, to nobody."""
         with self._lock:
             if self._result is not None:
                 return
@@ -342,7 +342,7 @@ class Lifecycle:
                 self._last_shown = event.seq
             streams = self._streams
             for stream in streams:
-                stream.push(event)
+                stream.push(event, own)
 
     def end(self, result: RunResult) -> None:
         """Close the streams, set the result and wake who waits. The first end stands.

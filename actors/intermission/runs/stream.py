@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeAlias
 
 from intermission.content import Content
@@ -60,7 +61,7 @@ class Stream:
         self._lock = threading.RLock()  # a signal handler may push inside a push
         self._changed = threading.Condition(self._lock)  # touched only to wait and to wake
         self._waiting = 0  # threads that do; an interrupt may leave it too high, which only costs time
-        self._items: deque[Event] = deque()
+        self._items: deque[Event | Callable[[], Event]] = deque()
         self._position = after  # the number of the last stored event that was put among the items
         self._spilled = until if until > after else None  # stored events up to here are only in the log
         self._closed = False
@@ -70,15 +71,21 @@ class Stream:
         self._marks: deque[tuple[int, Event]] = deque()  # gaps, and after which spilled event each comes
         self._wake: Callable[[], None] | None = None
 
-    def push(self, event: Event) -> None:
-        """Give the consumer an event; a stored one has its number."""
+    def push(self, event: Event, own: Callable[[int], Event] | None = None) -> None:
+        """Give the consumer an event; a stored one has its number.
+
+        Args:
+            event: The event.
+            own: Makes the consumer's own event, with how much of it was shown, when it is taken. Without it
+                the consumer gets the event itself.
+        """
         with self._lock:
             if self._closed or (event.seq is not None and event.seq <= self._position):
                 return  # a viewer that came between has read it from the log
             if event.seq is None:
                 self._push_partial(event)
             else:
-                self._push_stored(event, event.seq)
+                self._push_stored(event, event.seq, own)
             self._notify()
 
     def skip(self, position: int) -> None:
@@ -108,7 +115,8 @@ class Stream:
         while True:
             with self._lock:
                 if self._items:
-                    return self._items.popleft()
+                    item = self._items.popleft()
+                    return item if isinstance(item, Event) else item()
                 if self._spilled is None:
                     return END if self._closed else None
                 after, until = self._position, self._spilled
@@ -190,16 +198,19 @@ class Stream:
         else:
             self._marks.append((self._spilled, mark))
 
-    def _push_stored(self, event: Event, seq: int) -> None:
+    def _push_stored(self, event: Event, seq: int, own: Callable[[int], Event] | None) -> None:
         author = (event.author, event.branch)
-        shown = self._shown.pop(author, 0)
+        before, shown = self._shown.pop(author, 0), event.shown
         if author in self._gaps:
             self._gaps.discard(author)
-            event = replace(event, shown=min(shown, event.shown))
+            shown = min(before, shown)
         if self._spilled is not None or len(self._items) >= self._limit:
             self._spilled = max(seq, self._spilled or 0)
-            if event.shown:
-                self._shown_of[seq] = event.shown
+            if shown:
+                self._shown_of[seq] = shown
         else:
-            self._items.append(event)
+            if own is not None:
+                self._items.append(partial(own, shown))
+            else:
+                self._items.append(event if shown == event.shown else replace(event, shown=shown))
             self._position = seq

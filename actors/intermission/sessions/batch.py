@@ -31,7 +31,7 @@ class Batch:
         purpose: What they are for.
         records: In order.
         current: The run that they are of, if they are of one.
-        event: The event among them that is shown.
+        event: The event among them, if there is one.
         stored: Waits for it.
         verdict: How the run ends with them.
         drop: Index entries that go with them.

@@ -13,6 +13,8 @@ from intermission_storage import Kind, Record
 
 __all__ = ["CurrentRun", "Phase"]
 
+_CALL_STARTED, _CALL_FINISHED = Kind.CALL_STARTED, Kind.CALL_FINISHED  # to look a member up is slow
+
 
 class Phase(Enum):
     """How far the run is."""
@@ -59,9 +61,9 @@ class CurrentRun:
     def take_in(self, records: Iterable[Record], event: Event | None) -> None:
         """Keep what its stored records say."""
         for record in records:
-            if record.kind == Kind.CALL_STARTED:
+            if record.kind == _CALL_STARTED:
                 self.open_calls[record.data["callId"]] = record.data["tool"]
-            elif record.kind == Kind.CALL_FINISHED:
+            elif record.kind == _CALL_FINISHED:
                 self.open_calls.pop(record.data["callId"], None)
         if event is not None and event.is_final and event.text:
             self.text = event.text

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from intermission.agents.app import App
 from intermission.kernel.ref import ActorRef
+from intermission.kernel.topics import Topics
 from intermission.keys import SessionKey
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.services import Services
@@ -48,7 +49,7 @@ class Host:
         log: Where everything is kept.
         services: What the runs share.
         registry: The directory.
-        publish: Tells subscribers of the actor system what happens.
+        topics: The subscribers of the actor system, who are told what happens.
         shared: The state of the app and of its users.
         auto_create: Whether a run creates its session if that is missing.
     """
@@ -57,6 +58,6 @@ class Host:
     log: EventLog
     services: Services
     registry: Registry
-    publish: Callable[[object], None]
+    topics: Topics
     shared: SharedState
     auto_create: bool = True

@@ -95,7 +95,7 @@ def event_record(event: Event) -> Record:
 
 def event_of(record: Record) -> Event:
     """Read the event of a record of that kind, with its number."""
-    return Event.from_dict({**record.data, "seq": record.seq})
+    return Event.stored(record.data, record.seq)
 
 
 def session_entry(key: SessionKey, time: float) -> IndexEntry:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pykka
 
@@ -26,7 +27,6 @@ from intermission.sessions.current import CurrentRun, Phase
 from intermission.sessions.ends import abandon, result_of, unwritten
 from intermission.sessions.host import Host
 from intermission.sessions.messages import Loaded, Stored
-from intermission.sessions.records import event_of
 from intermission.sessions.view import SessionView
 from intermission.sessions.writer import SessionWriter
 from intermission.state import Scopes
@@ -44,6 +44,7 @@ __all__ = ["RunKeeper", "exception_of"]
 
 logger = logging.getLogger(__name__)
 
+_NO_TOKENS = Usage()
 _MAX_ATTEMPTS = 100  # beginnings that others got in before
 
 _CLOSED = "the runner was closed before this run began; nothing of it was stored"
@@ -144,9 +145,11 @@ class RunKeeper(Actor):
         view = self._view
         assert view is not None
         current.token = outcome.token
-        view.take_in(batch.records, outcome.position)
+        view.take_in(batch.records, outcome.position, batch.event)
         run.begin(outcome.position)
-        self._host.publish(RunStarted(self._key.user_id, self._key.session_id, run.invocation_id or ""))
+        if self._host.topics.wanted(RunStarted):
+            begun = RunStarted(self._key.user_id, self._key.session_id, run.invocation_id or "")
+            self._host.topics.publish(begun)
         if run.verdict is None and self._is_another(view):
             current.phase = Phase.RELOADING  # a session of that name was deleted, and this is a new one
             self._load(current)
@@ -269,18 +272,20 @@ class RunKeeper(Actor):
         assert self._view is not None
         taken_in = self._view.take_in(batch.records, outcome.position, batch.event)
         current.take_in(batch.records, batch.event)
-        event: Event | None = None
-        if batch.event is not None:
-            current.usage += batch.event.usage or Usage()
-            event = taken_in[0]
+        event = batch.event
+        if event is not None:
+            current.usage += event.usage or _NO_TOKENS
+            seq = taken_in[0].seq or 0
+            event = event.stored_as(seq)
+            own: Callable[[int], Event] | None = None
             if not event.is_plain:
-                # What the consumer or a tool does to its values reaches nobody else.
-                record = next(record for record in batch.records if record.kind == Kind.EVENT)
-                event = event_of(replace(record, seq=event.seq or 0))
-            if batch.event.shown:
-                event = replace(event, shown=batch.event.shown)
-            current.run.show(event)
-            self._host.publish(EventStored(self._key.user_id, self._key.session_id, event))
+                # What a consumer or the agent does to its values reaches nobody else: each has its own.
+                data = next(record.data for record in batch.records if record.kind == Kind.EVENT)
+                own = partial(Event.stored, data, seq)
+            current.run.show(event, own)
+            if self._host.topics.wanted(EventStored):
+                told = event if own is None else own(event.shown)
+                self._host.topics.publish(EventStored(self._key.user_id, self._key.session_id, told))
         if batch.stored is not None:
             batch.stored.keep(event)
 
@@ -351,7 +356,8 @@ class RunKeeper(Actor):
     def _tell_end(self, run: Lifecycle, result: RunResult) -> None:
         run.end(result)
         self._host.registry.forget(run)
-        self._host.publish(RunEnded(self._key.user_id, self._key.session_id, result))
+        if self._host.topics.wanted(RunEnded):
+            self._host.topics.publish(RunEnded(self._key.user_id, self._key.session_id, result))
 
     def _fail(self, current: CurrentRun, error: Exception) -> None:
         """Something went wrong that no run should bring about."""

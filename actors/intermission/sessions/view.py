@@ -4,11 +4,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from intermission.events import Event
-from intermission.sessions.records import event_of
 from intermission.state import Operation, apply_change, own_change
 from intermission_storage import EventLog, Kind, Record
 
 __all__ = ["SessionView"]
+
+# To look a member of an enumeration up is slow.
+_EVENT, _STATE_SET, _SESSION_CREATED = Kind.EVENT, Kind.STATE_SET, Kind.SESSION_CREATED
 
 
 class SessionView:
@@ -52,28 +54,31 @@ class SessionView:
             records: The records, with their numbers.
             known: The event that the only event record among them holds, if nobody can change its values.
         """
+        return self._fold(((record, record.seq) for record in records), known)
+
+    def take_in(self, records: Sequence[Record], position: int, known: Event | None = None) -> list[Event]:
+        """As `fold`, for records that a commit has just brought, of which the last has that number."""
+        numbered = zip(records, range(position - len(records) + 1, position + 1), strict=True)
+        return self._fold(numbered, known if known is not None and known.is_plain else None)
+
+    def _fold(self, records: Iterable[tuple[Record, int]], known: Event | None) -> list[Event]:
         events: list[Event] = []
-        for record in records:
-            self.position = record.seq
-            self.updated = record.data.get("timestamp", self.updated)
-            if record.kind == Kind.EVENT:
-                event = event_of(record) if known is None else known.stored_as(record.seq)
+        for record, seq in records:
+            kind, data = record.kind, record.data
+            self.position = seq
+            self.updated = data.get("timestamp", self.updated)
+            if kind == _EVENT:
+                event = Event.stored(data, seq) if known is None else known.stored_as(seq)
                 events.append(event)
                 actions = event.actions
                 if actions.state_delta or actions.state_operations:
                     apply_change(self.state, *own_change(actions.state_delta, actions.state_operations))
-            elif record.kind == Kind.STATE_SET:
-                operations = tuple(map(Operation.from_dict, record.data.get("operations", ())))
-                apply_change(self.state, *own_change(record.data["delta"], operations))
-            elif record.kind == Kind.SESSION_CREATED:
-                self.identity = record.data["id"]
-                self.created = record.data["timestamp"]
-                apply_change(self.state, *own_change(record.data.get("state", {}), ()))
+            elif kind == _STATE_SET:
+                operations = tuple(map(Operation.from_dict, data.get("operations", ())))
+                apply_change(self.state, *own_change(data["delta"], operations))
+            elif kind == _SESSION_CREATED:
+                self.identity = data["id"]
+                self.created = data["timestamp"]
+                apply_change(self.state, *own_change(data.get("state", {}), ()))
         self.events += events
         return events
-
-    def take_in(self, records: Sequence[Record], position: int, known: Event | None = None) -> list[Event]:
-        """As `fold`, for records that a commit has just brought, of which the last has that number."""
-        first = position - len(records) + 1
-        numbered = (Record(record.kind, record.data, seq) for seq, record in enumerate(records, first))
-        return self.fold(numbered, known if known is not None and known.is_plain else None)

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pykka
 
-from intermission.events import Event, EventActions
+from intermission.events import NO_ACTIONS, Event, EventActions
 from intermission.keys import SessionKey
 from intermission.runs.messages import Append
 from intermission.runs.result import RunStatus, Verdict
@@ -63,14 +63,14 @@ class SessionWriter:
             author="user",
             timestamp=now,
             content=run.message,
-            actions=EventActions(state_delta=run.stored_delta),
+            actions=EventActions(state_delta=run.stored_delta) if run.state_delta else NO_ACTIONS,
         )
         records = [run_started(run.invocation_id, now), event_record(message)]
         entries = [open_run(self._key, run.invocation_id)]
         if view.position == 0:
             records.insert(0, session_created(self._key, now))
             entries.append(session_entry(self._key, now))
-        batch = Batch(Purpose.BEGIN, records, current)
+        batch = Batch(Purpose.BEGIN, records, current, event=message)
         self._submit(batch, claim=True, expected=view.position, put=entries)
 
     def append(self, message: Append, current: CurrentRun, verdict: Verdict | None) -> None:
