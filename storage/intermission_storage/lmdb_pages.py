@@ -244,16 +244,16 @@ class _Walk:
             if flags == _DATA_OUTSIDE:
                 (page,) = _NUMBER.unpack_from(raw, begin)
                 self._overflow(tree, page, size)
-            elif flags == _DATABASE and tree.is_main and size == _TREE.size:
-                self._walk_plain(_Tree(f"the database {key!r}", raw[begin : begin + size]))
-                continue
-            elif flags:
-                raise _DamagedError(f"has a node with flags {flags:#x} and {size} bytes")
-            if tree.is_free:
-                if flags:
-                    value = self._read(page * self._page_size + _PAGE.size, size)
-                else:
-                    value = raw[begin : begin + size]
+                value = self._read(page * self._page_size + _PAGE.size, size) if tree.is_free else b""
+            elif flags in {0, _DATABASE}:
+                value = raw[begin : begin + size]
+            else:
+                raise _DamagedError(f"has a node with flags {flags:#x}")
+            if flags == _DATABASE:
+                if not tree.is_main or size != _TREE.size:
+                    raise _DamagedError(f"has a node for a database, of {size} bytes")
+                self._walk_plain(_Tree(f"the database {key!r}", value))
+            elif tree.is_free:
                 self._free_pages(int.from_bytes(key, "big"), value)
 
     def _overflow(self, tree: _Tree, page: int, size: int) -> None:

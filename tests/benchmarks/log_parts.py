@@ -233,7 +233,7 @@ def fill(path: str, streams: int, each: int) -> float:
 
 
 def verifying(path: str) -> Row:
-    """How long `verify` takes, and how far LMDB's own check of the file's pages is part of it."""
+    """How long `verify` takes, and how far the look at the file's pages is part of it."""
     with LmdbEventLog(path, read_only=True) as log:
         begun = CLOCK()
         problems = log.check_structure()

@@ -93,7 +93,9 @@ def test_no_log_that_was_written_to_at_random_is_refused(tmp_path: Path) -> None
                 outcomes = Outcomes()
                 gate = hold(log)
                 for batch in range(chance.choice([1, 10])):  # these are one commit
-                    entry = IndexEntry("i", (str(chance.randrange(9)),), chance.choice(["", "x" * 20_000]))
+                    entry = IndexEntry(
+                        "i", (str(chance.randrange(9)),), {"text": "x" * chance.choice([0, 20_000])}
+                    )
                     records = [event(chance.choice([0, 300, 5000]))] * chance.choice([1, 3])
                     log.submit(f"s{chance.randrange(9)}", records, outcomes.of(batch), put=[entry])
                 gate.open()
@@ -110,12 +112,12 @@ def test_a_log_in_which_one_commit_has_replaced_a_long_value_by_a_short_one_is_o
     with LmdbEventLog(tmp_path / "log") as log:
         gate = hold(log)
         for size in (20_000, 200):
-            log.submit("s", [event()], outcomes.of(size), put=[IndexEntry("i", ("k",), "x" * size)])
+            log.submit("s", [event()], outcomes.of(size), put=[IndexEntry("i", ("k",), {"size": "x" * size})])
         gate.open()
     assert verify(tmp_path / "log/data.mdb") != []
     (tmp_path / "log/clean").unlink()
     with LmdbEventLog(tmp_path / "log") as log:
-        assert [entry.value for entry in log.index("i")] == ["x" * 200]
+        assert [entry.value for entry in log.index("i")] == [{"size": "x" * 200}]
         assert log.check_structure() == []
 
 
