@@ -127,7 +127,7 @@ class EventActions:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read the JSON form; `endInvocation` is read as the `endOfAgent` that it is an alias of."""
         if not any(data.values()) and data.get("agentState") is None and data.get("compaction") is None:
-            return cast(Self, NO_ACTIONS)
+            return NO_ACTIONS  # type: ignore[return-value]
         return cls(
             skip_summarization=bool(data.get("skipSummarization")),
             state_delta=plain_copy(data.get("stateDelta") or {}),
@@ -256,7 +256,7 @@ class Event:
             seq=seq,
             shown=self.shown,
         )
-        return cast(Self, event.freeze())
+        return event.freeze()  # type: ignore[return-value]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, in camelCase; what is not set is left out."""
@@ -382,6 +382,5 @@ class OpenEvent:
     def freeze(self) -> Event:
         """Make it the event that it is from now on, and return it."""
         # An object may change its class for one with the same slots.
-        event = cast(Any, self)
-        event.__class__ = Event
-        return cast(Event, event)
+        self.__class__ = Event  # type: ignore[assignment]
+        return self  # type: ignore[return-value]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from intermission_storage.errors import ConflictError, StaleClaimError
@@ -21,6 +22,13 @@ class Position(Generic[OwnerT]):
     owner: OwnerT | None = None
 
 
+_NOTHING: Mapping[str, Sequence[Record]] = MappingProxyType({})  # read-only, so that all may share it
+
+
+def _nothing() -> Mapping[str, Sequence[Record]]:
+    return _NOTHING
+
+
 @dataclass(slots=True)
 class Request:
     """What a batch asks of its stream: `BatchOptions` with what stands for those that were left out.
@@ -36,7 +44,7 @@ class Request:
     release: bool = False
     put: Sequence[IndexEntry] = ()
     drop: Sequence[IndexEntry] = ()
-    also: Mapping[str, Sequence[Record]] = field(default_factory=dict[str, Sequence[Record]])
+    also: Mapping[str, Sequence[Record]] = field(default_factory=_nothing)
 
 
 class HeldError(Exception):

@@ -30,9 +30,13 @@ logger = logging.getLogger(__name__)
 _IndexKey = tuple[str, tuple[str, ...]]
 
 
+def _begin() -> Position[Owner]:
+    return Position()
+
+
 @dataclass(slots=True)
 class _Stream:
-    position: Position[Owner] = field(default_factory=Position[Owner])
+    position: Position[Owner] = field(default_factory=_begin)
     lasts: list[int] = field(default_factory=list[int])
     segments: list[bytes] = field(default_factory=list[bytes])
     index: set[_IndexKey] = field(default_factory=set[_IndexKey])
@@ -41,6 +45,10 @@ class _Stream:
         self.position.last += len(records)
         self.lasts.append(self.position.last)
         self.segments.append(encode_segment(records))
+
+
+_NOWHERE: Position[Owner] = Position()
+"""Where a stream stands that is not there. Nobody changes it."""
 
 
 class _Store:
@@ -85,7 +93,7 @@ class MemoryEventLog:
             check_index_key(entry.index, entry.key)
         encoded = [encode_record(record) for record in records]
         values = [encode_value({"value": entry.value}) for entry in request.put]
-        also = {name: [encode_record(record) for record in more] for name, more in request.also.items()}
+        also = request.also and {name: [*map(encode_record, more)] for name, more in request.also.items()}
         with self._store.changed:
             self._check_open()
             try:
@@ -119,7 +127,9 @@ class MemoryEventLog:
         check_page(after, limit)
         with self._store.changed:
             self._check_open()
-            found = self._store.streams.get(stream, _Stream())
+            found = self._store.streams.get(stream)
+            if found is None:
+                return []
             first = bisect.bisect_right(found.lasts, after)
             segments = list(zip(found.lasts[first:], found.segments[first:], strict=True))
         records = (record for last, raw in segments for record in decode_segment(raw, last))
@@ -135,7 +145,10 @@ class MemoryEventLog:
         """See `EventLog.head`."""
         with self._store.changed:
             self._check_open()
-            position = self._store.streams.get(stream, _Stream()).position
+            found = self._store.streams.get(stream)
+            if found is None:
+                return Head(0)
+            position = found.position
             if position.owner is None:
                 return Head(position.last)
             alive = position.owner in self._store.owners
@@ -193,7 +206,9 @@ class MemoryEventLog:
         self._admit(request)
         for other in also:
             self._admit(Request(other))
-        stream = self._store.streams.setdefault(request.stream, _Stream())
+        stream = self._store.streams.get(request.stream)
+        if stream is None:
+            stream = self._store.streams[request.stream] = _Stream()
         position = stream.position
         if request.claim:
             position.token, position.owner = next(self._store.tokens), self._owner
@@ -219,7 +234,8 @@ class MemoryEventLog:
         self._store.streams[stream].index.add(key)
 
     def _admit(self, request: Request) -> None:
-        position = self._store.streams.get(request.stream, _Stream()).position
+        found = self._store.streams.get(request.stream)
+        position = _NOWHERE if found is None else found.position
         owner = position.owner
         try:
             admit(request, position, held=owner in self._store.owners)

@@ -11,6 +11,7 @@ from pykka import messages
 from pykka._envelope import Envelope
 
 from intermission.kernel.clock import Clock
+from intermission.kernel.crash import ActorCrashError, text_of
 from intermission.kernel.mailbox import Lane, Mailbox, Pause
 from intermission.kernel.ref import NOBODY, ActorRef, Reply, dead
 from intermission.kernel.supervision import Restarts, Supervision, Terminated
@@ -19,38 +20,13 @@ __all__ = ["Actor", "ActorCrashError", "Cell", "StopNow", "System", "text_of"]
 
 _logger = logging.getLogger("intermission.kernel")
 _numbers = count(1)
-_PYKKAS_OWN = (
-    messages._ActorStop,  # pyright: ignore[reportPrivateUsage] - Pykka tells a stop by this class
-    messages.ProxyCall,
-    messages.ProxyGetAttr,
-    messages.ProxySetAttr,
-)
+_STOP_MESSAGE = messages._ActorStop  # pyright: ignore[reportPrivateUsage] - Pykka tells a stop by this class
+_PYKKAS_OWN = (_STOP_MESSAGE, messages.ProxyCall, messages.ProxyGetAttr, messages.ProxySetAttr)
 
 A = TypeVar("A", bound="Actor")
 
 
-class ActorCrashError(Exception):
-    """Stands for a `BaseException` that left an actor's handler; `__cause__` is that exception."""
-
-    @classmethod
-    def of(cls, where: str, error: BaseException) -> "ActorCrashError":
-        """Return the error that stands for one raised by `where`."""
-        crash = cls(f"{where} raised {text_of(error)}")
-        crash.__cause__ = error
-        return crash
-
-
-def text_of(error: BaseException) -> str:
-    """Return an exception's type and text, for a log or a record, even if it cannot tell its text itself."""
-    try:
-        text = str(error)
-    except BaseException:  # noqa: BLE001 - somebody's __str__ must not decide whether a run ends
-        return f"{type(error).__name__} (its text cannot be read)"
-    # It can be of any size, and hold half a surrogate pair.
-    return f"{type(error).__name__}: {text[:2000]}".encode("utf-8", "replace").decode()
-
-
-class StopNow(messages._ActorStop):  # pyright: ignore[reportPrivateUsage] - Pykka tells a stop by this class
+class StopNow(_STOP_MESSAGE):
     """Pykka's own stop, ahead of all that waits."""
 
     lane: ClassVar[Lane] = Lane.CONTROL
@@ -175,7 +151,7 @@ class Cell(Mailbox):
             envelope = self.get()
             if envelope.reply_to is None or envelope.reply_to is NOBODY:
                 continue
-            if isinstance(envelope.message, messages._ActorStop):  # pyright: ignore[reportPrivateUsage] - see StopNow
+            if isinstance(envelope.message, _STOP_MESSAGE):
                 envelope.reply_to.set(None)
             else:
                 error = dead(self.name or "an actor", "stopped before it came to the message", self.error)
@@ -193,6 +169,13 @@ class Cell(Mailbox):
         # Added first, then looked: of the two who may find the entry, one takes it out.
         if target.name is not None:
             target._tell_watchers(ref)
+
+    def unwatch(self, target: "Cell") -> None:
+        """Take back `watch`; what is here already stays."""
+        if self.watching is not None:
+            self.watching.pop(target, None)
+        if target.watchers is not None:
+            target.watchers.pop(self, None)
 
     def _run(self) -> bool:
         actor, dispatcher = self.actor, self.dispatcher
@@ -356,7 +339,7 @@ class Actor(pykka.Actor):
     def stop(self) -> None:
         """Stop this actor when it has handled what was sent before; nothing happens if it has stopped."""
         if not self._cell.stopped:
-            self._cell.put(Envelope(messages._ActorStop(), NOBODY))  # pyright: ignore[reportPrivateUsage] - see StopNow
+            self._cell.put(Envelope(_STOP_MESSAGE(), NOBODY))
 
     def watch(self, ref: ActorRef[Any]) -> None:
         """Get `Terminated` in the internal lane, once, when the actor of `ref` has stopped, or has already.
@@ -364,6 +347,10 @@ class Actor(pykka.Actor):
         Watching it twice is watching it once. To be called by the actor itself.
         """
         self._cell.watch(cast(Cell, ref.mailbox), ref)
+
+    def unwatch(self, ref: ActorRef[Any]) -> None:
+        """Take back `watch`; a `Terminated` that is on its way still comes. To be called by the actor itself."""
+        self._cell.unwatch(cast(Cell, ref.mailbox))
 
     @staticmethod
     def _create_actor_inbox() -> Cell:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Literal, cast, overload
 
 import pykka
+from pykka import messages
 from pykka._envelope import Envelope
 from typing_extensions import TypeVar
 
@@ -280,6 +281,12 @@ class ActorRef(pykka.ActorRef[A]):
                 "The message is not taken back; it may still be handled."
             )
         return reply.result()
+
+    def stop_here(self) -> None:
+        """As `stop(block=False)`; if the actor is idle, it stops on this thread, now. If it has: nothing."""
+        mailbox = self.mailbox
+        if not mailbox.stopped and mailbox.dispatcher.mark is process.mark:
+            mailbox.put_here(Envelope(messages._ActorStop(), NOBODY))  # pyright: ignore[reportPrivateUsage] - as Pykka's `stop` does
 
     def _unreachable(self) -> IntermissionError:
         if self.mailbox.dispatcher.forked:

@@ -8,7 +8,7 @@ from intermission.messages import PoisonPill, Stop
 from intermission.runs.environment import Environment
 from intermission.runs.line import Line
 from intermission.runs.messages import AgentDone, Begin
-from intermission.runs.result import CancelSource
+from intermission.runs.result import CancelSource, RunStatus
 from intermission.runs.signals import RunOver
 from intermission.runs.strand import Strand
 
@@ -30,10 +30,11 @@ class AgentActor(Actor):
     def on_receive(self, message: object) -> None:
         """Handle `Begin`, `Stop` and `PoisonPill`."""
         run = self._environment.run
+        if type(message) is Begin:
+            context, scope = self._environment.context(), self._environment.scope
+            Strand(self._environment, self._agent, context, scope, self._finished, root=True).start()
+            return
         match message:
-            case Begin():
-                context, scope = self._environment.context(), self._environment.scope
-                Strand(self._environment, self._agent, context, scope, self._finished, root=True).start()
             case Stop(reason, invocation_id) if invocation_id in {None, run.invocation_id}:
                 run.request_stop(reason)
             case PoisonPill(reason, invocation_id) if invocation_id in {None, run.invocation_id}:
@@ -49,5 +50,7 @@ class AgentActor(Actor):
         scope = self._environment.scope
         if error is None and scope.cancelled and run.verdict is None:
             run.cancel(CancelSource.CALLER, scope.reason)  # by the agent, which was given the run's scope
+        if error is None and run.verdict is not None and run.verdict.status is RunStatus.COMPLETED:
+            return  # by the last event, which the session has stored with the end
         with suppress(RunOver):  # the session has ended the run already, and knows all that there is to know
             self._environment.tell(AgentDone(run, error, stopped, strand.owed))

@@ -1,11 +1,11 @@
 """What a session writes to its stream: which records there are, and event ↔ record."""
 
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from intermission.content import plain_copy
 from intermission.events import Event
+from intermission.ids import new_hex
 from intermission.kernel.actor import text_of
 from intermission.keys import SessionKey
 from intermission.runs.result import Verdict
@@ -35,7 +35,7 @@ OPEN_RUNS = "open runs"
 def session_created(key: SessionKey, time: float, state: Mapping[str, Any] | None = None) -> Record:
     """The first record of a session, with the state that it begins with."""
     data: dict[str, Any] = {
-        "id": uuid.uuid4().hex,  # two sessions of one key, one made after the other was deleted, are two
+        "id": new_hex(),  # two sessions of one key, one made after the other was deleted, are two
         "app": key.app,
         "userId": key.user_id,
         "sessionId": key.session_id,

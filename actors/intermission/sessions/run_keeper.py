@@ -150,7 +150,8 @@ class RunKeeper(Actor):
         if self._host.topics.wanted(RunStarted):
             begun = RunStarted(self._key.user_id, self._key.session_id, run.invocation_id or "")
             self._host.topics.publish(begun)
-        if run.verdict is None and self._is_another(view):
+        created = batch.records[0].kind is Kind.SESSION_CREATED  # by this commit: nobody else's
+        if run.verdict is None and not created and self._is_another(view):
             current.phase = Phase.RELOADING  # a session of that name was deleted, and this is a new one
             self._load(current)
         else:
@@ -350,7 +351,8 @@ class RunKeeper(Actor):
         self._current = None
         self._tell_end(current.run, result)
         if current.agent is not None:
-            current.agent.stop(block=False)
+            self.unwatch(current.agent)
+            current.agent.stop_here()
         self._next()
 
     def _tell_end(self, run: Lifecycle, result: RunResult) -> None:
