@@ -145,17 +145,17 @@ class Content:
     @property
     def text(self) -> str:
         """The text parts joined, thoughts left out; `""` if there is none."""
-        return "".join(part.text for part in self.parts if part.text is not None and not part.thought)
+        return "".join([part.text for part in self.parts if part.text is not None and not part.thought])
 
     @property
     def function_calls(self) -> tuple[FunctionCall, ...]:
         """The calls in this message, in order."""
-        return tuple(part.function_call for part in self.parts if part.function_call is not None)
+        return tuple([part.function_call for part in self.parts if part.function_call is not None])
 
     @property
     def function_responses(self) -> tuple[FunctionResponse, ...]:
         """The responses in this message, in order."""
-        return tuple(part.function_response for part in self.parts if part.function_response is not None)
+        return tuple([part.function_response for part in self.parts if part.function_response is not None])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -165,5 +165,5 @@ class Content:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read the JSON form."""
         return cls(
-            data.get("role") or "user", tuple(Part.from_dict(part) for part in data.get("parts") or ())
+            data.get("role") or "user", tuple([Part.from_dict(part) for part in data.get("parts") or ()])
         )

@@ -127,7 +127,7 @@ class EventActions:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read the JSON form; `endInvocation` is read as the `endOfAgent` that it is an alias of."""
         if not any(data.values()) and data.get("agentState") is None and data.get("compaction") is None:
-            return NO_ACTIONS  # type: ignore[return-value]
+            return NO_ACTIONS  # type: ignore[return-value]  # checked just before, or made one
         return cls(
             skip_summarization=bool(data.get("skipSummarization")),
             state_delta=plain_copy(data.get("stateDelta") or {}),
@@ -256,7 +256,7 @@ class Event:
             seq=seq,
             shown=self.shown,
         )
-        return event.freeze()  # type: ignore[return-value]
+        return event.freeze()  # type: ignore[return-value]  # checked just before, or made one
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, in camelCase; what is not set is left out."""
@@ -289,7 +289,11 @@ class Event:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read the JSON form. Unknown names are left aside."""
         event = _read(data, data.get("seq"))
-        return cast(Self, event) if cls is Event else cls(**{one.name: getattr(event, one.name) for one in fields(event)})
+        return (
+            cast(Self, event)
+            if cls is Event
+            else cls(**{one.name: getattr(event, one.name) for one in fields(event)})
+        )
 
     @staticmethod
     def stored(data: Mapping[str, Any], seq: int, shown: int = 0) -> "Event":
@@ -321,25 +325,25 @@ def _read(data: Mapping[str, Any], seq: int | None, shown: int = 0) -> Event:
 
 
 class OpenEvent:
-    """An event in the making. To fill it and freeze it takes a sixth of the time that making an `Event` takes."""
+    """An event in the making. To fill and freeze it takes a sixth of the time that making an `Event` does."""
 
     __slots__ = (
-        "id",
-        "invocation_id",
-        "author",
-        "timestamp",
-        "content",
-        "partial",
         "actions",
-        "long_running_tool_ids",
+        "author",
         "branch",
-        "usage",
+        "content",
         "error_code",
         "error_message",
+        "id",
         "interrupted",
-        "turn_complete",
+        "invocation_id",
+        "long_running_tool_ids",
+        "partial",
         "seq",
         "shown",
+        "timestamp",
+        "turn_complete",
+        "usage",
     )
 
     def __init__(
@@ -382,5 +386,5 @@ class OpenEvent:
     def freeze(self) -> Event:
         """Make it the event that it is from now on, and return it."""
         # An object may change its class for one with the same slots.
-        self.__class__ = Event  # type: ignore[assignment]
-        return self  # type: ignore[return-value]
+        self.__class__ = Event  # type: ignore[assignment]  # as said
+        return self  # type: ignore[return-value]  # checked just before, or made one

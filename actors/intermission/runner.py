@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -17,6 +18,7 @@ from intermission.kernel.loops import Startup, ToolLoops
 from intermission.kernel.ref import ActorRef
 from intermission.kernel.scope import ScopeHost
 from intermission.kernel.signals import SignalClose
+from intermission.kernel.system import ActorSystem
 from intermission.kernel.timer import SteeredClock, Timer
 from intermission.kernel.waits import WaitsFor
 from intermission.kernel.workers import Workers
@@ -67,7 +69,7 @@ class Runner(Administration):
 
     Attributes:
         sessions: The app's sessions.
-        system: The actors.
+        system: The program's own actors, on a thread of their own, and the sessions by their keys.
 
     Raises:
         TypeError: There is no log.
@@ -99,14 +101,16 @@ class Runner(Administration):
         self._config = config or RunConfig()
         self._owns_log = isinstance(log, str | os.PathLike)
         self._log: EventLog = LmdbEventLog(log) if isinstance(log, str | os.PathLike) else log
-        dispatcher = Dispatcher()
+        # What computes in an actor of the program must not hold up the sessions, nor they it.
+        dispatcher = Dispatcher(name="intermission-sessions")
+        self._actors = ActorSystem(dispatcher=dispatcher)
         # A clock that only tells the time cannot end a wait; the machine's does that then.
         timer = Timer(clock if isinstance(clock, SteeredClock) else None)
         pool = Workers(timer=timer, limit=workers, wait=worker_wait)
-        self.system = SessionSystem(dispatcher=dispatcher)
+        self.system = SessionSystem(dispatcher=Dispatcher(later=True))
         self.system.sessioned = Sessioned(self._start_run, self._say)
         self._services = Services(
-            system=self.system,
+            system=self._actors,
             dispatcher=dispatcher,
             workers=pool,
             timer=timer,
@@ -192,6 +196,7 @@ class Runner(Administration):
         with self._closing:
             self._viewers.close()
             self._directory.close(min(grace, threading.TIMEOUT_MAX), release=runs == "release")
+            self._actors.close()
             self.system.close()
             self._services.loops.close()
             self._services.workers.close()
@@ -242,11 +247,11 @@ class Runner(Administration):
         config: RunConfig | None,
         state_delta: Mapping[str, Any] | None,
     ) -> Lifecycle:
-        lifecycle: Lifecycle
         log, stream = self._log, key.stream
 
         def read_back(after: int, limit: int) -> Any:
-            return events_after(log, stream, after, limit, lifecycle.invocation_id)
+            run = seen()  # who reads its events holds it
+            return events_after(log, stream, after, limit, None if run is None else run.invocation_id)
 
         lifecycle = Lifecycle(
             key,
@@ -257,6 +262,7 @@ class Runner(Administration):
             read_back,
             state_delta=state_delta,
         )
+        seen = weakref.ref(lifecycle)
         return lifecycle
 
     def _start_run(self, user_id: str, session_id: str, message: StartRun) -> Run:
@@ -277,4 +283,4 @@ class Runner(Administration):
                 run.cancel(CancelSource.ADMIN, message.reason)
 
     def _start_session(self, key: SessionKey) -> ActorRef[SessionActor]:
-        return self.system.start(SessionActor, key, self._host)
+        return self._actors.start(SessionActor, key, self._host)

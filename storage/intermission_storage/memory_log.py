@@ -93,7 +93,7 @@ class MemoryEventLog:
             check_index_key(entry.index, entry.key)
         encoded = [encode_record(record) for record in records]
         values = [encode_value({"value": entry.value}) for entry in request.put]
-        also = request.also and {name: [*map(encode_record, more)] for name, more in request.also.items()}
+        also = {name: [encode_record(record) for record in more] for name, more in request.also.items()}
         with self._store.changed:
             self._check_open()
             try:

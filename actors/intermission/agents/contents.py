@@ -29,8 +29,9 @@ def conversation(events: Iterable[Event]) -> tuple[Content, ...]:
         if not open_calls and len(parts) == 1 and parts[0].text is not None and not parts[0].thought:
             contents.append(event.content)  # nearly all events are this one
             continue
-        if event.function_responses:
-            answers = {response.id: response for response in event.function_responses}
+        responses = event.content.function_responses
+        if responses:
+            answers = {response.id: response for response in responses}
             contents += _answered(open_calls, answers)
             open_calls = []
         spoken = tuple(part for part in parts if not part.thought and part.function_response is None)
@@ -38,7 +39,7 @@ def conversation(events: Iterable[Event]) -> tuple[Content, ...]:
             continue
         contents += _answered(open_calls, {})
         contents.append(event.content if len(spoken) == len(parts) else Content(event.content.role, spoken))
-        open_calls = list(event.function_calls)
+        open_calls = list(event.content.function_calls)
     return (*contents, *_answered(open_calls, {}))
 
 

@@ -89,7 +89,9 @@ def _with_call_ids(content: Content) -> Content:
             if part.function_call is None
             else replace(
                 part,
-                function_call=FunctionCall(f"call-{new_hex()}", part.function_call.name, part.function_call.args),
+                function_call=FunctionCall(
+                    f"call-{new_hex()}", part.function_call.name, part.function_call.args
+                ),
             )
             for part in content.parts
         ),

@@ -151,7 +151,7 @@ class Cell(Mailbox):
             envelope = self.get()
             if envelope.reply_to is None or envelope.reply_to is NOBODY:
                 continue
-            if isinstance(envelope.message, _STOP_MESSAGE):
+            if isinstance(envelope.message, messages._ActorStop):  # pyright: ignore[reportPrivateUsage] - see above
                 envelope.reply_to.set(None)
             else:
                 error = dead(self.name or "an actor", "stopped before it came to the message", self.error)
@@ -349,7 +349,7 @@ class Actor(pykka.Actor):
         self._cell.watch(cast(Cell, ref.mailbox), ref)
 
     def unwatch(self, ref: ActorRef[Any]) -> None:
-        """Take back `watch`; a `Terminated` that is on its way still comes. To be called by the actor itself."""
+        """Take back `watch`; a `Terminated` that is on its way still comes. For the actor itself."""
         self._cell.unwatch(cast(Cell, ref.mailbox))
 
     @staticmethod

@@ -16,6 +16,7 @@ __all__ = ["CancelHandle", "Cancelled", "ScopeHost", "timer_of"]
 logger = logging.getLogger(__name__)
 
 _SENT, _BEGUN = "sent", "begun"  # keys of a hook's two write-once slots
+_REMOVED = object()
 
 
 class Cancelled(BaseException):
@@ -73,7 +74,7 @@ class CancelHandle:
     def remove(self) -> bool:
         """Take the hook away. Return whether it has not begun; then it never will."""
         self._links.pop(self, None)
-        return self._once.setdefault(_BEGUN, self) is self
+        return self._once.setdefault(_BEGUN, _REMOVED) is _REMOVED  # not itself, which would be a circle
 
     def fire(self) -> None:
         """Run the hook, or see to it, if nobody has. For the scope."""

@@ -1,4 +1,4 @@
-"""`ActorCrashError`: what stands for a `BaseException` of an actor, and how an exception is put into words."""
+"""`ActorCrashError` stands for a `BaseException` of an actor; `text_of` puts exceptions into words."""
 
 __all__ = ["ActorCrashError", "text_of"]
 

@@ -68,12 +68,20 @@ class Dispatcher:
             to the other and no more speed; a thread that waits in `ask` is replaced meanwhile anyway.
         throughput: How many messages an actor handles before it goes to the back of the queue.
         name: What the threads are called; a number follows.
+        later: Start them with `begin`, which the first actor calls, and not now.
 
     Raises:
         ValueError: `threads` or `throughput` is less than 1.
     """
 
-    def __init__(self, *, threads: int = 1, throughput: int = 64, name: str = "intermission-actors") -> None:
+    def __init__(
+        self,
+        *,
+        threads: int = 1,
+        throughput: int = 64,
+        name: str = "intermission-actors",
+        later: bool = False,
+    ) -> None:
         if threads < 1 or throughput < 1:
             raise ValueError(f"threads and throughput are 1 or more, not {threads} and {throughput}")
         self.throughput = throughput
@@ -87,13 +95,22 @@ class Dispatcher:
         self._started = 0
         self._closing = False
         self.closed = False
-        for _ in range(threads):
-            self._start_thread()
+        self._to_start = threads
+        if not later:
+            self.begin()
 
     @property
     def forked(self) -> bool:
         """Whether this process was forked from the one that made the dispatcher: its threads are not here."""
         return self.mark is not process.mark
+
+    def begin(self) -> None:
+        """Start the threads that were left for later, if they were."""
+        if self._to_start:
+            with self._lock:
+                while self._to_start and not self._closing:
+                    self._start_thread()
+                    self._to_start -= 1
 
     def schedule(self, item: Activatable) -> None:
         """Have `item.activate()` called on a thread of the pool, once for each call of `schedule`.

@@ -63,6 +63,7 @@ class ActorSystem:
         """
         if self._dispatcher.forked:
             raise SystemForkedError
+        self._dispatcher.begin()
         cell = cls._create_actor_inbox()  # pyright: ignore[reportPrivateUsage] - a hook of Pykka's
         cell.system = self
         cell.dispatcher = self._dispatcher

@@ -190,8 +190,12 @@ class OpenCall:
         mine = self._ticket.acquire(blocking=False)
         if self._timer is not None:
             self._timer.cancel()
-        if self._hook is not None:
-            self._hook.remove()
+        hook, self._hook = (
+            self._hook,
+            None,
+        )  # it holds this call: a circle would be left to the garbage collection
+        if hook is not None:
+            hook.remove()
         self._end()
         return mine
 

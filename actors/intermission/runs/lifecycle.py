@@ -3,7 +3,7 @@
 import contextvars
 import threading
 import time
-import uuid
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -13,6 +13,7 @@ from intermission.config import OnConsumerLost, RunConfig
 from intermission.content import Content
 from intermission.errors import RunTimeoutError
 from intermission.events import Event
+from intermission.ids import new_id
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.timer import TimerHandle
 from intermission.keys import SessionKey
@@ -78,20 +79,21 @@ class Lifecycle:
         self.invocation_id: str | None = None
         self.scope: CancelScope | None = None  # made at the start
         self.work = Work()
-        self.calls: dict[
-            str, Callable[[str, str], bool]
-        ] = {}  # how to give up each open tool call, by its id
+        # How to give up each open tool call, by its id.
+        self.calls: dict[str, Callable[[str, str], bool]] = {}
         self.stream = Stream(read_back)
         self.requested: float | None = None  # when the cancel came, also one that was too late
         self.cancel_source: CancelSource | None = None
         self.cancel_reason = ""
         self.acknowledged: float | None = None
-        self.consumers = Consumers(services.dispatcher, self._abandoned)
+        # Weakly: a circle would leave each run to the garbage collection. Others hold one that is under way.
+        self.consumers = Consumers(services.dispatcher, partial(_abandoned, weakref.ref(self)))
         self.services = services
         self._port = port
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)  # touched only to wait and to wake
-        self._waiting = 0  # threads that do; an interrupt may leave it too high, which only costs time
+        # Made by who waits; apart, so that who waits for the end is not woken by the beginning.
+        self._admission: threading.Condition | None = None
+        self._ending: threading.Condition | None = None
         self._state = RunState.CREATED
         self._verdict: Verdict | None = None
         self._stop: str | None = None
@@ -155,7 +157,7 @@ class Lifecycle:
         """
         with self._lock:
             if self._state == RunState.CREATED and self._verdict is None:
-                self.invocation_id = f"e-{uuid.uuid4()}"
+                self.invocation_id = f"e-{new_id()}"
                 self.scope = CancelScope.child_of(parent, host=self.services.scopes)
                 if parent is not None:
                     self.scope.on_cancel_now(partial(self._follow, parent))
@@ -231,7 +233,9 @@ class Lifecycle:
             Exception: Whatever kept the session from admitting it.
         """
         with self._lock:
-            self._wait_for(lambda: self._admitted or self._result is not None, timeout)
+            if not (self._admitted or self._result is not None):
+                self._admission = self._admission or threading.Condition(self._lock)
+                self._admission.wait_for(lambda: self._admitted or self._result is not None, timeout)
             self.raise_refusal()
             return self._admitted or self._result is not None
 
@@ -244,7 +248,9 @@ class Lifecycle:
     def wait_ended(self, timeout: float | None) -> RunResult | None:
         """Return the result when it is there, `None` if it is not within `timeout` seconds."""
         with self._lock:
-            self._wait_for(lambda: self._result is not None, timeout)
+            if self._result is None:
+                self._ending = self._ending or threading.Condition(self._lock)
+                self._ending.wait_for(lambda: self._result is not None, timeout)
             return self._result
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
@@ -303,8 +309,8 @@ class Lifecycle:
         """The session has taken the run: it waits behind another, or its beginning is durable."""
         with self._lock:
             self._admitted = True
-            if self._waiting:
-                self._changed.notify_all()
+            if self._admission is not None:
+                self._admission.notify_all()
         self._tell_listeners()
 
     def begin(self, position: int) -> None:
@@ -328,7 +334,7 @@ class Lifecycle:
             return self._verdict
 
     def show(self, event: Event, own: Callable[[int], Event] | None = None) -> None:
-        """Give an event to whoever looks at the run; `own` is as for `Stream.push`. After the end, to nobody."""
+        """Give an event to who looks at the run; `own` is as for `Stream.push`. After the end, to nobody."""
         with self._lock:
             if self._result is not None:
                 return
@@ -357,8 +363,9 @@ class Lifecycle:
             for stream in self._streams:
                 stream.close()
             self._streams = ()
-            if self._waiting:
-                self._changed.notify_all()
+            for waited_for in (self._admission, self._ending):
+                if waited_for is not None:
+                    waited_for.notify_all()
         if self._deadline is not None:
             self._deadline.cancel()
         if self.scope is not None:
@@ -366,17 +373,6 @@ class Lifecycle:
             self.scope.cancel("the run has ended")
             self.scope.close()
         self._tell_listeners()
-
-    def _abandoned(self) -> None:
-        if self._result is None and self.config.on_consumer_lost == OnConsumerLost.CANCEL:
-            self.cancel(CancelSource.CONSUMER_LOST, "nobody consumes the run any more")
-
-    def _wait_for(self, ready: Callable[[], bool], timeout: float | None) -> None:
-        self._waiting += 1  # with the lock in hand, which is given back only after this
-        try:
-            self._changed.wait_for(ready, timeout)
-        finally:
-            self._waiting -= 1
 
     def _tell_listeners(self) -> None:
         with self._lock:
@@ -393,3 +389,9 @@ class Lifecycle:
         # The scope is cancelled also when the run ends in another way; that is no cancel.
         if parent.cancelled and self._result is None:
             self.cancel(CancelSource.CALLER, parent.reason)
+
+
+def _abandoned(seen: "weakref.ref[Lifecycle]") -> None:
+    run = seen()
+    if run is not None and run.result is None and run.config.on_consumer_lost == OnConsumerLost.CANCEL:
+        run.cancel(CancelSource.CONSUMER_LOST, "nobody consumes the run any more")

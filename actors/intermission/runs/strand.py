@@ -12,6 +12,7 @@ from intermission.agents.llm import LlmAgent
 from intermission.errors import OverloadedError
 from intermission.events import Event
 from intermission.kernel.actor import ActorCrashError
+from intermission.kernel.cancel_hooks import CancelHandle
 from intermission.kernel.promise import Promise
 from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.kernel.workers import Budget
@@ -86,7 +87,7 @@ class Strand:
         self._piece = Piece("agent", agent.name)
         self._reply: Promise[Event | None] | None = None
         self._ahead: Ahead | None = None  # the append that the next effect, a model call, does not wait for
-        self._hook = scope.on_cancel_now(self._wake)
+        self._hook: CancelHandle | None = scope.on_cancel_now(self._wake)
 
     def start(self) -> None:
         """Have a worker drive the strand from its beginning."""
@@ -181,7 +182,12 @@ class Strand:
             except BaseException as raised:  # noqa: BLE001 - a SystemExit of user code must not end a worker
                 error = ActorCrashError.of("user code", raised)
                 self._close()
-        self._hook.remove()
+        hook, self._hook = (
+            self._hook,
+            None,
+        )  # it holds this strand: a circle would be left to the garbage collection
+        if hook is not None:
+            hook.remove()
         try:
             self._finished(self, error)
         finally:

@@ -59,8 +59,7 @@ class Stream:
         self._read_back = read_back
         self._limit = limit
         self._lock = threading.RLock()  # a signal handler may push inside a push
-        self._changed = threading.Condition(self._lock)  # touched only to wait and to wake
-        self._waiting = 0  # threads that do; an interrupt may leave it too high, which only costs time
+        self._changed: threading.Condition | None = None  # made by who waits
         self._items: deque[Event | Callable[[], Event]] = deque()
         self._position = after  # the number of the last stored event that was put among the items
         self._spilled = until if until > after else None  # stored events up to here are only in the log
@@ -126,12 +125,10 @@ class Stream:
         """As `poll`, but wait up to `timeout` seconds for an event."""
         while (event := self.poll()) is None:
             with self._lock:
-                self._waiting += 1
-                try:
-                    if not self._changed.wait_for(self._is_ready, timeout):
-                        return None
-                finally:
-                    self._waiting -= 1
+                if self._changed is None:
+                    self._changed = threading.Condition(self._lock)
+                if not self._changed.wait_for(self._is_ready, timeout):
+                    return None
         return event
 
     def on_change(self, wake: Callable[[], None] | None) -> None:
@@ -151,7 +148,7 @@ class Stream:
         return bool(self._items) or self._closed or self._spilled is not None
 
     def _notify(self) -> None:
-        if self._waiting:
+        if self._changed is not None:
             self._changed.notify_all()
         if self._wake is not None:
             self._wake()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from intermission.agents.base import AgentContext
 from intermission.agents.effects import CallModel, CallTools, Generated
@@ -23,6 +23,10 @@ from intermission.state import State
 from intermission.tools.base import is_async
 
 __all__ = ["NOT_RUN", "model_turn", "tool_turn"]
+
+# Named, for what annotates an inner function is worked out each time that the function is made.
+_Made: TypeAlias = Answered | Later
+_Response: TypeAlias = ModelResponse | None
 
 _LEFT_OUT: Final = object()
 
@@ -73,7 +77,7 @@ def _ask(
         else:
             ahead.when_durable(lambda: environment.run.show(partial))
 
-    def ask(scope: CancelScope) -> ModelResponse | None:
+    def ask(scope: CancelScope) -> _Response:
         with closing(_closable(effect.model.generate(effect.request))) as responses:
             for response in responses:
                 scope.check()
@@ -110,9 +114,10 @@ class _Turn:
         call = self.effect.calls[index]
         tool = self.effect.tools.get(call.name)
         environment = self.strand.environment
-        state = State(lambda: self.context.state)
+        below = self.context.state
+        state = State(lambda: below)  # not of the turn, which keeps this state: a circle would be left behind
 
-        def function(scope: CancelScope) -> Answered | Later:
+        def function(scope: CancelScope) -> _Made:
             return call_tool(environment, call, tool, scope, state)
 
         return Blocking(function, "tool", call.name, call.id, environment.run.config.tool_timeout, detach)

@@ -31,12 +31,11 @@ class Piece:
 class Work:
     """The pieces of one run that have not ended. One has ended when its thread has left it, not before."""
 
-    __slots__ = ("_changed", "_lock", "_on_idle", "_pieces", "_waiting", "terminated")
+    __slots__ = ("_changed", "_lock", "_on_idle", "_pieces", "terminated")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)  # touched only to wait and to wake
-        self._waiting = 0  # threads that do; an interrupt may leave it too high, which only costs time
+        self._changed: threading.Condition | None = None  # made by who waits
         self._pieces: dict[Piece, None] = {}  # in the order of their beginnings
         self._on_idle: list[Callable[[], None]] = []
         self.terminated: float | None = None
@@ -60,7 +59,7 @@ class Work:
             if self._pieces:
                 return
             self.terminated = time.monotonic()
-            if self._waiting:
+            if self._changed is not None:
                 self._changed.notify_all()
             waiting, self._on_idle = self._on_idle, []
         for callback in waiting:
@@ -75,11 +74,9 @@ class Work:
     def wait(self, timeout: float | None) -> bool:
         """Return whether nothing is left within `timeout` seconds."""
         with self._lock:
-            self._waiting += 1
-            try:
-                return self._changed.wait_for(lambda: not self._pieces, timeout)
-            finally:
-                self._waiting -= 1
+            if self._changed is None:
+                self._changed = threading.Condition(self._lock)
+            return self._changed.wait_for(lambda: not self._pieces, timeout)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call `callback` once nothing is left: at once, or on the thread that ends the last piece."""

@@ -24,14 +24,14 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class QueueRun:
     """Run this, after the runs that came before."""
 
     run: Lifecycle
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LookAtSlot:
     """A run's slot was written: end the run by what it says, if that is not under way."""
 
@@ -39,7 +39,7 @@ class LookAtSlot:
     run: Lifecycle
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Retire:
     """Take no more runs, refuse those that wait, and call `idle` when none is under way."""
 
@@ -47,12 +47,12 @@ class Retire:
     idle: Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Passivate:
     """Leave memory, if there is nothing to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SetState:
     """Change the session's state, and call `done` with what came of it.
 
@@ -64,7 +64,7 @@ class SetState:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Delete:
     """End what is under way, refuse what waits, delete the session, then call `done`."""
 
@@ -73,7 +73,7 @@ class Delete:
     done: Callable[[bool | BaseException], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Loaded:
     """A worker has read the session for a run, or could not."""
 
@@ -83,7 +83,7 @@ class Loaded:
     error: BaseException | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Deleted:
     """A worker has deleted the session, or could not."""
 
@@ -91,7 +91,7 @@ class Deleted:
     outcome: bool | BaseException
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Stored:
     """The log has committed a batch, or refused it."""
 

@@ -16,6 +16,9 @@ from intermission_storage import EventLog, Kind, Record
 
 __all__ = ["SharedState", "shared_records"]
 
+# To look a member of an enumeration up is slow.
+_EVENT, _STATE_SET, _SESSION_CREATED = Kind.EVENT, Kind.STATE_SET, Kind.SESSION_CREATED
+
 _MAX_STREAMS = 10_000  # that are remembered; the one that was not asked for longest goes first
 
 
@@ -106,11 +109,11 @@ class _Shared:
 
 def _change(record: Record) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
     data = record.data
-    if record.kind == Kind.EVENT:
+    if record.kind == _EVENT:
         actions = data["actions"]
         return actions.get("stateDelta") or {}, actions.get("stateOperations") or ()
-    if record.kind == Kind.STATE_SET:
+    if record.kind == _STATE_SET:
         return data["delta"], data.get("operations") or ()
-    if record.kind == Kind.SESSION_CREATED:
+    if record.kind == _SESSION_CREATED:
         return data.get("state") or {}, ()
     return {}, ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TypeAlias
 
 import pykka
 
@@ -26,6 +27,8 @@ from intermission.sessions.view import SessionView
 from intermission_storage import Appended, IndexEntry, Record, StorageError
 
 __all__ = ["SessionWriter"]
+
+_Outcome: TypeAlias = Appended | StorageError  # to annotate an inner function costs what it says each time
 
 
 class SessionWriter:
@@ -164,18 +167,23 @@ class SessionWriter:
     ) -> None:
         also = shared_records(self._key, batch.records)
 
-        def done(outcome: Appended | StorageError) -> None:
+        def done(outcome: _Outcome) -> None:
             if also and isinstance(outcome, Appended):
                 self._host.shared.changed(also)
             with suppress(pykka.ActorDeadError):  # the session has stopped, and has left its run to others
                 self._stored(batch, outcome)
 
-        self._host.log.submit(
-            self._key.stream,
+        log, stream, token = self._host.log, self._key.stream, batch.token
+        if not (claim or release or put or drop or also) and expected is None:
+            # A log has less to do for a batch that asks for nothing more, as most are.
+            log.submit(stream, batch.records, done, token=token)
+            return
+        log.submit(
+            stream,
             batch.records,
             done,
             expected=expected,
-            token=batch.token,
+            token=token,
             claim=claim,
             release=release,
             put=put,
