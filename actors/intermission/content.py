@@ -11,7 +11,8 @@ __all__ = ["Blob", "Content", "FunctionCall", "FunctionResponse", "Part", "plain
 def plain_copy(value: Any) -> Any:
     """Return a copy of plain values that shares no list or dict with them."""
     found: Any = value  # narrowed to a mapping or list, the type checkers would not agree on what is in it
-    kind = type(value)
+    given: object = value
+    kind = type(given)
     if kind in _SCALARS:
         return found
     if kind is dict or isinstance(value, Mapping):

@@ -173,8 +173,9 @@ class Mailbox:
         batch = self._incoming[:]
         del self._incoming[: len(batch)]
         for envelope in batch:
+            message: object = envelope.message
             try:
-                lane = getattr(type(envelope.message), "lane", None)
+                lane = getattr(type(message), "lane", None)
             except Exception:  # noqa: BLE001 - a strange metaclass must not lose the messages behind it
                 lane = None
             # A field of the user's that happens to be called lane is no Lane.

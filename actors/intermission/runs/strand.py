@@ -244,7 +244,8 @@ class Strand:
     def _perform(self, effect: Any) -> Outcome | None:
         if self._ahead is not None and not self._may_overlap(effect):
             self._settle_ahead()
-        kind: object = type(effect)  # the most frequent ones first; of their subclasses there are few
+        asked: object = effect
+        kind = type(asked)  # the most frequent ones first; of their subclasses there are few
         if kind is Blocking:
             return self._block(effect)
         if kind is Emit:

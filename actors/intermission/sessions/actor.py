@@ -3,7 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from intermission.errors import SessionBusyError, SessionClosedError
 from intermission.kernel.ref import ActorDeadError
@@ -89,7 +89,7 @@ class SessionActor(RunKeeper):
             self._tell_retired()
 
     def _handle(self, message: object) -> None:
-        handler = _HANDLERS.get(type(message))
+        handler = self._HANDLERS.get(type(message))
         if handler is None:
             raise TypeError(f"a session takes no {message!r}")
         handler(self, message)
@@ -281,19 +281,18 @@ class SessionActor(RunKeeper):
         self._tell_retired()
         self.stop()
 
-
-# Asked by type: a `match` over so many classes takes longer than most of them take to be handled.
-_HANDLERS: dict[type, Callable[[SessionActor, Any], None]] = {
-    Append: SessionActor._append,
-    Stored: SessionActor._stored,
-    AgentDone: SessionActor._agent_done,
-    QueueRun: SessionActor._queue,
-    LookAtSlot: SessionActor._look_at_slot,
-    Loaded: SessionActor._loaded,
-    Terminated: SessionActor._agent_gone,
-    SetState: SessionActor._set_state,
-    Passivate: SessionActor._passivate,
-    Retire: SessionActor._retire,
-    Delete: SessionActor._begin_delete,
-    Deleted: SessionActor._end_delete,
-}
+    # Asked by type: a `match` over so many classes takes longer than most of them take to be handled.
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        Append: RunKeeper._append,
+        Stored: _stored,
+        AgentDone: RunKeeper._agent_done,
+        QueueRun: _queue,
+        LookAtSlot: _look_at_slot,
+        Loaded: RunKeeper._loaded,
+        Terminated: RunKeeper._agent_gone,
+        SetState: _set_state,
+        Passivate: _passivate,
+        Retire: _retire,
+        Delete: _begin_delete,
+        Deleted: _end_delete,
+    }
