@@ -235,7 +235,7 @@ def test_a_signal_handler_may_cancel_the_run_that_its_thread_waits_for(make: Mak
     before = signal.signal(signal.SIGUSR1, handle)
 
     def send() -> None:
-        wait_until_blocked(main)
+        wait_until_blocked(main, looks=50)
         signal.pthread_kill(main.ident or 0, signal.SIGUSR1)
 
     sender = threading.Thread(target=send)
