@@ -61,6 +61,7 @@ class _Store:
         self.tokens = itertools.count(1)
         self.owners: set[Owner] = set()
         self.handles = itertools.count(1)
+        self.following = 0  # who waits for a change; an interrupt may leave it too high
 
 
 class MemoryEventLog:
@@ -100,7 +101,8 @@ class MemoryEventLog:
                 outcome: Appended | StorageError = self._commit(request, encoded, values, also)
             except StorageError as refused:
                 outcome = refused
-            self._store.changed.notify_all()
+            if self._store.following:
+                self._store.changed.notify_all()
         try:
             done(outcome)
         except (Exception, SystemExit):
@@ -138,7 +140,13 @@ class MemoryEventLog:
     def follow(self, stream: str, *, after: int = 0, timeout: float | None = None) -> list[Record]:
         """See `EventLog.follow`."""
         with self._store.changed:
-            self._store.changed.wait_for(lambda: self._closed or self.head(stream).position > after, timeout)
+            self._store.following += 1
+            try:
+                self._store.changed.wait_for(
+                    lambda: self._closed or self.head(stream).position > after, timeout
+                )
+            finally:
+                self._store.following -= 1
             return self.read(stream, after=after)
 
     def head(self, stream: str) -> Head:

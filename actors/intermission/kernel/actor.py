@@ -334,7 +334,7 @@ class Actor(pykka.Actor):
     @property
     def actor_ref(self) -> ActorRef[Self]:  # pyright: ignore[reportIncompatibleMethodOverride] - its own kind of reference
         """The actor's reference; also in `__init__`."""
-        return cast("ActorRef[Self]", self._actor_ref)
+        return self._actor_ref  # type: ignore[return-value]  # __new__ has made it of this class
 
     def stop(self) -> None:
         """Stop this actor when it has handled what was sent before; nothing happens if it has stopped."""

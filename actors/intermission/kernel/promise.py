@@ -1,7 +1,7 @@
 """`Promise`: a reply that one thread waits for and another gives, once."""
 
 import _thread
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 __all__ = ["Promise"]
 
@@ -47,4 +47,4 @@ class Promise(Generic[T]):
             pass
         if self._error is not None:
             raise self._error
-        return cast(T, self._value)
+        return self._value  # type: ignore[return-value]  # it is a T unless there is an error
