@@ -6,15 +6,17 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
-from apps import KEY, app_with, kinds, records
+from apps import KEY, Key, app_with, kinds, records
 from blocked import wait_until_blocked
 from intermission import Run, RunConfig, Runner, RunStatus
 from intermission.runs.result import CancelSource
 from intermission.testing import Gate, ScriptedModel, calls, text
 from intermission_storage import MemoryEventLog
+from races import at_once, check, check_usable
 
 STREAMING = RunConfig(streaming=True)
 
@@ -56,6 +58,18 @@ def test_breaking_out_of_the_loop_cancels_the_run(held: Held) -> None:
     run = held.run()
     for _ in run:
         break
+    assert_lost(held, run)
+
+
+def test_an_exception_in_the_loop_cancels_the_run(held: Held) -> None:
+    run = held.run()
+
+    def consume() -> None:
+        for _ in run:
+            raise ValueError("the loop's own")
+
+    with pytest.raises(ValueError, match="the loop's own"):
+        consume()
     assert_lost(held, run)
 
 
@@ -236,6 +250,33 @@ def test_finalisers_in_the_midst_of_every_lock_neither_hang_nor_lose_a_run() -> 
         for run in dropped:
             assert run.result(30).status in {RunStatus.CANCELLED, RunStatus.COMPLETED}
     assert kinds(log).count("run_started") == kinds(log).count("run_ended")
+
+
+def test_finalisers_on_many_threads_at_once_neither_hang_nor_lose_a_run() -> None:
+    before, dropped = gc.get_threshold(), list[Run]()
+    log, model = MemoryEventLog(), ScriptedModel(default=text("o", "k"))
+    with Runner(app_with(model), log=log, config=STREAMING) as runner:
+
+        def drop(number: int) -> None:
+            for _ in range(10):
+                run = runner.run(user_id="u", session_id=f"{number % 2}", message="hi")
+                events: list[object] = [iter(run)]
+                events.append(events)
+                dropped.append(run)
+                del events
+
+        gc.set_threshold(1, 1, 1)
+        try:
+            at_once(*[partial(drop, number) for number in range(4)])
+        finally:
+            gc.set_threshold(*before)
+        gc.collect()
+        for run in dropped:
+            assert run.result(30).status in {RunStatus.CANCELLED, RunStatus.COMPLETED}
+        for session in "01":
+            check_usable(runner, Key(user_id="u", session_id=session))
+            check(log, key=Key(user_id="u", session_id=session))
+    assert len(dropped) == 40
 
 
 def test_an_interrupt_while_a_result_is_awaited_cancels_the_run(

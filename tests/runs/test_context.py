@@ -91,7 +91,7 @@ def test_what_a_run_changes_is_seen_by_no_other_run_of_its_session_and_no_caller
         WHO.set("the run")
         return "done"
 
-    model = ScriptedModel(*[calls(("tool", {})), "ok"] * 2)
+    model = ScriptedModel(calls(("tool", {})), "ok", calls(("tool", {})), "ok")
     with Runner(app_with(model, tool), log=MemoryEventLog()) as runner:
         for _ in range(2):
             runner.run(**KEY, message="hi").answer(PATIENCE)
