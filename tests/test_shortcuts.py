@@ -19,7 +19,6 @@ def test_an_event_that_was_open_is_the_event_that_its_own_constructor_makes() ->
         getattr(long, one.name) for one in fields(Event)
     ]
     assert short == long
-    assert hash(short) == hash(long)
     with pytest.raises(FrozenInstanceError):
         short.author = "b"  # type: ignore[misc]  # that is what is tried
 
