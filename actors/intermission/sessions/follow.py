@@ -96,10 +96,12 @@ class Viewers:
             runs = [run for run in runs_in_log(log, key.stream) if run.invocation_id in ids] if ids else []
             if not runs:
                 return CancelReceipt(CancelOutcome.NOTHING_RUNNING)
+            run = next((run for run in reversed(runs) if run.status is None), None)
+            if run is None:  # released: they have their end, and stay in the index to be gone on with
+                return CancelReceipt(CancelOutcome.ALREADY_ENDED, durable=True, last_seq=runs[-1].last_seq)
             claim = head.claim
             if claim is not None and claim.alive and not take_over:
                 raise SessionBusyError(claim.owner)
-            run = runs[-1]
             verdict = Verdict(RunStatus.CANCELLED, CancelSource.ADMIN, reason)
             now = self._host.services.clock.time()
             try:
