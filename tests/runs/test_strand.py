@@ -2,6 +2,7 @@
 
 import logging
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -104,6 +105,35 @@ def test_an_event_that_cannot_be_stored_fails_the_run_with_the_path_to_the_value
 
     assert isinstance(result.error, EncodingError)
     assert result.error.path == "data.branch"
+
+
+@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize(
+    ("change", "kind", "wrong"),
+    [
+        ({"invocation_id": "imported"}, ValueError, "invocation 'imported'"),
+        ({"author": "user"}, ValueError, "author 'user'"),
+        ({"author": ""}, ValueError, "author ''"),
+        ({"author": None}, TypeError, "author is None"),
+        ({"author": 7}, TypeError, "author is 7"),
+        ({"timestamp": "now"}, TypeError, "timestamp is 'now'"),
+        ({"timestamp": None}, TypeError, "timestamp is None"),
+    ],
+)
+def test_an_event_that_is_not_the_runs_own_is_refused_where_it_is_yielded_and_not_stored(
+    change: dict[str, Any], kind: type[Exception], wrong: str, partial: bool
+) -> None:
+    class Importer(BaseAgent):
+        def run(self, context: AgentContext) -> Steps:
+            event = context.event(self.name, content=Content.model("old"), partial=partial)
+            yield replace(event, **change)
+
+    result = run_once(Importer("importer"))
+
+    assert type(result.error) is kind
+    assert "agent 'importer' yielded" in str(result.error)
+    assert wrong in str(result.error)
+    assert [event.author for event in result.events] == ["user"]
 
 
 def test_the_agents_generator_is_closed_when_its_run_fails() -> None:

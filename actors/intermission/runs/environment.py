@@ -83,6 +83,31 @@ class Environment:
             cancellation=self.scope,
         )
 
+    def check_event(self, event: Event, agent: str) -> None:
+        """Refuse what an agent may have yielded, but no reader of the log would find or understand.
+
+        Raises:
+            TypeError: Its author is no `str`, or its timestamp no number.
+            ValueError: It belongs to another run, or says that it is from the user, or from nobody.
+        """
+        author: object = event.author
+        timestamp: object = event.timestamp
+        if not isinstance(author, str):
+            raise TypeError(f"agent {agent!r} yielded an event whose author is {author!r}, which is no str")
+        if author in {"user", ""}:
+            raise ValueError(
+                f"agent {agent!r} yielded an event of author {author!r}; give it the name of an agent"
+            )
+        if not isinstance(timestamp, int | float) or isinstance(timestamp, bool):
+            raise TypeError(
+                f"agent {agent!r} yielded an event whose timestamp is {timestamp!r}; give seconds as a number"
+            )
+        if event.invocation_id != self.run.invocation_id:
+            raise ValueError(
+                f"agent {agent!r} yielded an event of invocation {event.invocation_id!r}, but this is run "
+                f"{self.run.invocation_id!r}; context.event() makes events that belong to it"
+            )
+
     def tell(self, message: Append | AgentDone) -> None:
         """Send the session a message.
 

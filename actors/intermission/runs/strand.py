@@ -292,6 +292,7 @@ class Strand:
     def _emit(self, effect: Emit) -> Event:
         event = effect.event
         run = self.environment.run
+        self.environment.check_event(event, self._stack[-1].agent.name)
         if event.partial:
             run.show(event)
             return event
