@@ -179,6 +179,30 @@ def test_one_run_more_than_may_wait_is_refused_and_a_cancelled_one_frees_its_pla
     assert len(runs_in_order(log)) == 2
 
 
+def test_where_no_run_may_wait_an_idle_session_takes_one_and_takes_the_next_as_soon_as_that_has_ended(
+    gate: Gate,
+) -> None:
+    model = ScriptedModel(text(gate, "one"), default="ok")
+    with Runner(app_with(model), log=MemoryEventLog(), max_queued=0) as runner:
+        first = runner.run(**KEY, message="a").start()
+        with pytest.raises(OverloadedError, match="0 runs wait"):
+            runner.run(**KEY, message="b").start()
+        gate.open()
+        assert first.answer(30) == "one"
+        for _ in range(50):
+            assert runner.run(**KEY, message="c").answer(30) == "ok"
+
+
+def test_the_run_that_an_idle_session_takes_up_at_once_does_not_count_as_waiting() -> None:
+    with Runner(app_with(ScriptedModel(default="ok")), log=MemoryEventLog(), max_queued=1) as runner:
+        for number in range(100):
+            session = runner.session(user_id="u", session_id=f"s{number}")
+            both = [session.run("a"), session.run("b")]
+            for run in both:
+                run.begin()
+            assert [run.answer(30) for run in both] == ["ok", "ok"]
+
+
 def test_a_tool_that_waits_for_its_own_session_is_told_at_once_and_may_start_a_run_behind_its_own() -> None:
     errors, started = list[str](), list[Run]()
 

@@ -26,10 +26,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """An active session: its actor, and the runs that wait in it."""
+    """An active session: its actor, the runs that it has not taken up yet, and all that have not ended."""
 
     ref: ActorRef[SessionActor]
     queued: dict[Lifecycle, None] = field(default_factory=dict[Lifecycle, None])
+    runs: dict[Lifecycle, None] = field(default_factory=dict[Lifecycle, None])
 
 
 class Directory:
@@ -40,7 +41,7 @@ class Directory:
 
     Args:
         start: Starts the actor of a session.
-        max_queued: How many runs may wait in one session.
+        max_queued: How many runs may wait in one session, besides the one that is under way.
         resident: How many sessions with nothing to do stay in memory; the one idle for longest goes first.
     """
 
@@ -74,19 +75,23 @@ class Directory:
         """
         with self._lock:
             entry = self._entry(run.key)
-            if run not in entry.queued and len(entry.queued) >= self._max_queued:
-                raise OverloadedError(
-                    f"{len(entry.queued)} runs wait in session {run.key.session_id!r} (max_queued): this one "
-                    "was not taken, and nothing of it was stored. Start it again when some have ended."
-                )
+            # The first run of those that have not ended is under way, or will be at once; it does not wait.
+            if run not in entry.runs and len(entry.runs) > self._max_queued:
+                waiting = sum(other.result is None for other in entry.runs) - 1
+                if waiting >= self._max_queued:
+                    raise OverloadedError(
+                        f"{waiting} runs wait in session {run.key.session_id!r} (max_queued): this one was "
+                        "not taken, and nothing of it was stored. Start it again when some have ended."
+                    )
             # What an interrupt leaves half done is done again with the next start, or undone by a cancel.
             entry.queued[run] = None
+            entry.runs[run] = None
             self._runs[run] = None
             try:
                 entry.ref.tell(QueueRun(run))
             except pykka.ActorDeadError:  # it has failed this moment; the next one begins from the log
                 entry = self._entry(run.key)
-                entry.queued[run] = None
+                entry.queued[run] = entry.runs[run] = None
                 entry.ref.tell(QueueRun(run))
 
     def cancel(self, run: Lifecycle) -> None:
@@ -102,6 +107,9 @@ class Directory:
         """See `Registry.forget`. What its work has left behind is remembered until it has returned."""
         with self._lock:
             self._runs.pop(run, None)
+            entry = self._sessions.get(run.key)
+            if entry is not None:
+                entry.runs.pop(run, None)
             if not run.work.pieces:
                 return
             self._lingering[run] = None
@@ -167,7 +175,7 @@ class Directory:
             before, entry = entry, _Entry(self._start(key))
             self._sessions[key] = entry
             for run in list(before.queued):  # those that it has seen are taken, and were ended with it
-                entry.queued[run] = None
+                entry.queued[run] = entry.runs[run] = None
                 entry.ref.tell(QueueRun(run))
         self._idle.pop(key, None)
         return entry
