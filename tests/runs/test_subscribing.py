@@ -16,11 +16,13 @@ from intermission import (
     RunStatus,
     SessionClosedError,
 )
+from intermission.kernel.workers import Budget
 from intermission.runs.result import RunResult
 from intermission.runs.subscription import Subscription
 from intermission.testing import Gate, ScriptedModel, calls, error, text
 from intermission_storage import MemoryEventLog
 from loops import PATIENCE
+from pools import hold, until
 
 STREAMING = RunConfig(streaming=True)
 
@@ -230,6 +232,24 @@ def test_disposing_a_subscription_leaves_a_run_that_somebody_else_waits_for(gate
             assert run.answer(PATIENCE) == "ok"
         assert told.wait().status is RunStatus.COMPLETED
     assert told.heard == ["finally"]
+
+
+@pytest.mark.parametrize("wait", [0.01, 30.0], ids=["refused before", "still in line"])
+def test_a_subscriber_that_got_no_worker_is_told_the_end_also_if_the_runner_closes_meanwhile(
+    wait: float,
+) -> None:
+    told = Told()
+    with Runner(app_with(ScriptedModel(default="ok")), log=MemoryEventLog(), worker_wait=wait) as runner:
+        workers = runner._services.workers
+        gate = hold(workers, 256, Budget.HOOKS)
+        run = runner.run(**KEY, message="hi")
+        told.subscribe(run)
+        assert run.answer(PATIENCE) == "ok"
+        until(lambda: workers.refused_count == 1 if wait < 1 else workers.waiting == 1)
+    assert told.wait().status is RunStatus.COMPLETED
+    gate.open()
+    assert told.heard == ["ok", "complete", "finally"]
+    assert threading.current_thread() not in told.threads
 
 
 def test_a_second_subscription_is_refused_and_the_first_gets_everything(gate: Gate) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from intermission.kernel.timer import Timer, default_timer
 from intermission.kernel.workers import Budget, Workers
 
-__all__ = ["CancelHandle", "Cancelled", "ScopeHost", "timer_of"]
+__all__ = ["CancelHandle", "Cancelled", "ScopeHost", "default_host", "timer_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -123,6 +123,11 @@ class CancelHandle:
 def timer_of(host: ScopeHost | None) -> Timer:
     """Return the timer of a scope's host. Work that outlives its runtime still has deadlines."""
     return default_timer() if host is None or host.timer.is_closed else host.timer
+
+
+def default_host() -> ScopeHost:
+    """Return the host of what belongs to no runtime, or outlives its own. It is never closed."""
+    return _default_host
 
 
 def _new_default() -> ScopeHost:

@@ -184,7 +184,7 @@ class Timer:
             raise TimeoutError(f"a function of the timer has not returned within {_PATIENCE} s")
 
     def close(self, timeout: float | None = 5.0) -> None:
-        """End the thread; what has not been called never is. A second call does nothing more.
+        """End the thread; what has a time and has not been called never is. A second call does nothing more.
 
         Args:
             timeout: Seconds to wait for a function that runs.
@@ -259,8 +259,11 @@ class Timer:
             except Empty:
                 if not self._heap and self._ends(claim):
                     return
+        self._take_in()
+        soon = sorted(entry for entry in self._heap if entry[0] == -math.inf)
         self._heap.clear()
-        self._incoming.clear()
+        for _, _, handle in soon:  # whoever handed these in counts on them
+            handle._run()  # pyright: ignore[reportPrivateUsage]  # the two are one thing
         self._owner.pop(0, None)
 
     def _take_in(self) -> bool:

@@ -136,6 +136,11 @@ class Workers:
         self._closed = False
 
     @property
+    def is_closed(self) -> bool:
+        """Whether `close` has been called."""
+        return self._closed
+
+    @property
     def busy(self) -> int:
         """How many threads run a job."""
         return self._busy

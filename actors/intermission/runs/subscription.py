@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 from intermission.events import Event
 from intermission.kernel.actor import ActorCrashError
-from intermission.kernel.workers import Budget
+from intermission.kernel.cancel_hooks import default_host
+from intermission.kernel.workers import Budget, Workers
 from intermission.runs.consumers import Consumers
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.result import RunResult, RunStatus
@@ -79,19 +80,21 @@ class Subscription:
                 self._again = True
                 return
             self._pumping = True
+        self._submit(self._run.services.workers)
+
+    def _submit(self, workers: Workers) -> None:
         context = self._run.context.copy()
-        self._run.services.workers.submit(
-            self._pump, budget=Budget.HOOKS, context=context, refused=self._refused
-        )
+        workers.submit(self._pump, budget=Budget.HOOKS, context=context, refused=self._refused)
 
     def _refused(self) -> None:
+        outside = default_host()  # its workers and its timer outlive the runner's
+        if self._run.services.workers.is_closed:
+            self._submit(outside.workers)
+            return
         with self._lock:
             self._pumping = False
         logger.error("a subscriber of run %s got no worker in time", self._run.invocation_id)
-        try:
-            self._run.services.timer.call_later(1.0, self._wake)
-        except RuntimeError:  # the runner is closed, and with it all runs have ended
-            self._pump()
+        outside.timer.call_later(1.0, self._wake)
 
     def _pump(self) -> None:
         while True:
