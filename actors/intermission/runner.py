@@ -13,7 +13,7 @@ from intermission.agents.app import App
 from intermission.config import RunConfig
 from intermission.content import Content
 from intermission.kernel.clock import Clock, SystemClock
-from intermission.kernel.dispatcher import Dispatcher
+from intermission.kernel.dispatcher import Dispatcher, blocking_here, seat_here
 from intermission.kernel.loops import Startup, ToolLoops
 from intermission.kernel.ref import ActorRef
 from intermission.kernel.scope import ScopeHost
@@ -58,7 +58,8 @@ class Runner(Administration):
         workers: How many threads may drive agents and call models and tools at a time. They are started as
             they are needed, and end when they have been idle for a few seconds.
         worker_wait: Seconds that a run or a call waits for one of them, until it ends as an overload.
-        max_queued: How many runs may wait in one session; one more is an `OverloadedError`.
+        max_queued: How many runs may wait in one session behind the one under way; one more is an
+            `OverloadedError`.
         resident_sessions: How many sessions with nothing to do stay in memory. The others come back from
             the log when they are needed.
         auto_create: Whether a run of a session that is missing creates it. If not, it is a
@@ -179,7 +180,8 @@ class Runner(Administration):
 
         Runs that wait behind another end with `SessionClosedError`. Runs under way get `grace` seconds to
         end by themselves. Of those left, work that cannot be interrupted goes on until it returns, and
-        nothing of it is stored or shown. A log that the runner opened is closed.
+        nothing of it is stored or shown. A log that the runner opened is closed. An actor that calls this
+        while somebody else closes the runner returns at once, for that one may wait for the actor.
 
         Args:
             grace: Seconds.
@@ -193,19 +195,27 @@ class Runner(Administration):
             raise ValueError(f"grace is {grace}: give seconds, at least 0")
         if runs not in {"cancel", "release"}:
             raise ValueError(f"runs is {runs!r}: give 'cancel' or 'release'")
-        with self._closing:
-            self._viewers.close()
-            self._directory.close(min(grace, threading.TIMEOUT_MAX), release=runs == "release")
-            self._actors.close()
-            self.system.close()
-            self._services.loops.close()
-            self._services.workers.close()
-            self._services.timer.close()
-            if self._owns_log:
-                self._log.close()
+        if not self._closing.acquire(blocking=seat_here() is None):
+            return
+        try:
+            with blocking_here():
+                self._close(min(grace, threading.TIMEOUT_MAX), release=runs == "release")
+        finally:
+            self._closing.release()
         signals, self._signals = self._signals, None
         if signals is not None:
             signals.finish()
+
+    def _close(self, grace: float, *, release: bool) -> None:
+        self._viewers.close()
+        self._directory.close(grace, release=release)
+        self._actors.close()
+        self.system.close()
+        self._services.loops.close()
+        self._services.workers.close()
+        self._services.timer.close()
+        if self._owns_log:
+            self._log.close()
 
     async def aclose(self, grace: float = 5.0, *, runs: str = "cancel") -> None:
         """As `close`, without blocking the event loop."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-__all__ = ["Activatable", "Dispatcher", "Seat", "process", "seat_here"]
+__all__ = ["Activatable", "Dispatcher", "Seat", "blocking_here", "process", "seat_here"]
 
 _logger = logging.getLogger("intermission.kernel")
 
@@ -42,6 +42,17 @@ _thread = _Thread()
 def seat_here() -> Seat | None:
     """Return the seat of the calling thread, or `None` if it belongs to no dispatcher."""
     return _thread.seat
+
+
+@contextmanager
+def blocking_here() -> Generator[None]:
+    """Give the dispatcher whose thread this is one more while the block lasts; elsewhere do nothing."""
+    seat = _thread.seat
+    if seat is None or seat.item is None:
+        yield
+    else:
+        with seat.dispatcher.blocking():
+            yield
 
 
 class _Process:

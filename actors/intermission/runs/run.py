@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from intermission.errors import AlreadyConsumedError
 from intermission.events import Event
+from intermission.kernel.dispatcher import blocking_here
 from intermission.runs.consumers import Consumers
 from intermission.runs.events import AsyncEvents, Events
 from intermission.runs.lifecycle import Lifecycle, RunState
@@ -90,7 +91,9 @@ class Run:
         """
         warn_of_blocking("Run.start", "astart")
         self.begin()
-        self._lifecycle.wait_admitted()
+        if not self._lifecycle.admitted:
+            with blocking_here():
+                self._lifecycle.wait_admitted()
         return self
 
     def begin(self) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from intermission.errors import SessionClosedError
+from intermission.kernel.dispatcher import blocking_here
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.workers import Budget
 from intermission.runs.current import current
@@ -68,14 +69,19 @@ def outer_scope() -> CancelScope | None:
 def waiting(run: Lifecycle) -> Generator[None]:
     """Wait for a run inside; in a call of another run, that one's session waits for this one's.
 
+    In an actor, the others get another thread meanwhile.
+
     Raises:
         ReentrantRunError: This one waits for that one, so that neither would ever end.
     """
     outer = current()
-    if outer is None or run.result is not None:
+    if run.result is not None and not run.work.pieces:
         yield
+    elif outer is None or run.result is not None:
+        with blocking_here():
+            yield
     else:
-        with run.services.waits.waiting(outer.run.key, run.key):
+        with run.services.waits.waiting(outer.run.key, run.key), blocking_here():
             yield
 
 

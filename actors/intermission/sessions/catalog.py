@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, cast
 from intermission.content import plain_copy
 from intermission.errors import SessionBusyError, SessionClosedError, SessionExistsError, SessionNotFoundError
 from intermission.events import Event
+from intermission.kernel.dispatcher import blocking_here
 from intermission.kernel.ref import ActorRef
 from intermission.keys import SessionKey
 from intermission.runs.current import current
@@ -311,6 +312,10 @@ class _Answer(Generic[T]):
         self._given.set()
 
     def of(self, ref: ActorRef[Any]) -> T:
+        with blocking_here():
+            return self._of(ref)
+
+    def _of(self, ref: ActorRef[Any]) -> T:
         while not self._given.wait(_LOOK):
             # Whoever stops has answered before, so that looking again is enough.
             if not ref.is_alive() and not self._given.is_set():
