@@ -205,8 +205,12 @@ def test_a_subscriber_that_raises_or_is_slow_holds_up_no_run() -> None:
 
     with Runner(app_with(ScriptedModel(default="ok")), log=MemoryEventLog()) as runner:
         runner.system.subscribe(runner.system.start(Bad), RunStarted, EventStored, RunEnded)
+        first = runner.run(**KEY, message="a").start()
+        gate.arrived()
+        assert first.answer(30) == "ok"
+        assert runner.run(user_id="u", session_id="other", message="b").answer(30) == "ok"
         gate.open()
-        assert runner.run(**KEY, message="a").answer(30) == "ok"
+        assert runner.run(**KEY, message="c").answer(30) == "ok"
 
 
 def test_a_run_is_told_to_subscribers_only_when_its_beginning_is_stored() -> None:
