@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from intermission.kernel.timer import Timer, default_timer
 from intermission.kernel.workers import Budget, Workers
@@ -17,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 _SENT, _BEGUN = "sent", "begun"  # keys of a hook's two write-once slots
 _REMOVED = object()
+
+Track: TypeAlias = Callable[[Callable[[], object]], tuple[Callable[[], object], Callable[[], object]]]
 
 
 class Cancelled(BaseException):
@@ -44,19 +46,21 @@ class ScopeHost:
         timer: For deadlines, and for what must not run in a signal handler. If its clock is steered, sleeps
             follow it, too.
         workers: Run the users' hooks, on `Budget.ABORT`.
+        track: Given a user's hook that is about to run, returns what is called now, and when it has ended.
     """
 
-    __slots__ = ("timer", "workers")
+    __slots__ = ("timer", "track", "workers")
 
-    def __init__(self, timer: Timer, workers: Workers) -> None:
+    def __init__(self, timer: Timer, workers: Workers, track: Track | None = None) -> None:
         self.timer = timer
         self.workers = workers
+        self.track = track
 
 
 class CancelHandle:
     """A hook on a scope, until it is removed or has run."""
 
-    __slots__ = ("_context", "_hook", "_host", "_links", "_once")
+    __slots__ = ("_context", "_hook", "_host", "_links", "_once", "_over")
 
     def __init__(
         self,
@@ -70,6 +74,7 @@ class CancelHandle:
         self._hook = hook
         self._context = context  # None: an internal hook, which runs on the canceller's thread
         self._once: dict[str, object] = {}
+        self._over: Callable[[], object] | None = None
 
     def remove(self) -> bool:
         """Take the hook away. Return whether it has not begun; then it never will."""
@@ -82,7 +87,15 @@ class CancelHandle:
         self._links.pop(self, None)
 
     def _run(self) -> None:
-        self._only_once(_BEGUN, self._hook)
+        try:
+            self._only_once(_BEGUN, self._hook)
+        finally:
+            self._tell_over()
+
+    def _tell_over(self) -> None:
+        over, self._over = self._over, None
+        if over is not None:
+            over()
 
     def _only_once(self, slot: str, step: Callable[[], object]) -> None:
         # The slot is given back if an interrupt kept the step from its end: whoever cancels again takes it.
@@ -99,7 +112,15 @@ class CancelHandle:
 
     def _send(self) -> None:
         # Over the timer, since handing a job to a pool takes a lock.
-        timer_of(self._host).call_soon(self._submit)
+        track = None if self._host is None else self._host.track
+        try:
+            if track is not None:
+                begin, self._over = track(self._hook)
+                begin()
+            timer_of(self._host).call_soon(self._submit)
+        except BaseException:
+            self._tell_over()
+            raise
 
     def _submit(self) -> None:
         for host in (self._host or _default_host, _default_host):
@@ -113,6 +134,7 @@ class CancelHandle:
 
     def _reject(self) -> None:
         logger.error("a hook on a cancelled scope was not run: too many are stuck, or the runtime is closed")
+        self._tell_over()
 
     def _report(self, text: str, error: BaseException) -> None:
         # Logging takes locks, and this may be a signal handler.

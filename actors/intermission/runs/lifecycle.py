@@ -158,7 +158,7 @@ class Lifecycle:
         with self._lock:
             if self._state == RunState.CREATED and self._verdict is None:
                 self.invocation_id = f"e-{new_id()}"
-                self.scope = CancelScope.child_of(parent, host=self.services.scopes)
+                self.scope = CancelScope.child_of(parent, host=self.work.with_hooks(self.services.scopes))
                 if parent is not None:
                     self.scope.on_cancel_now(partial(self._follow, parent))
                 self._state = RunState.QUEUED

@@ -27,7 +27,7 @@ class ResidualWork:
         user_id: The session's user.
         session_id: The session.
         invocation_id: The run.
-        what: `"agent"`, `"model"`, `"tool"` or `"call"`.
+        what: `"agent"`, `"model"`, `"tool"`, `"call"` or `"hook"`, one of a call's `on_cancel`.
         name: The agent's, model's or tool's name.
         call_id: The function call's id, for a tool.
         seconds: How long ago the run gave it up.

@@ -4,17 +4,20 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+
+from intermission.kernel.cancel_hooks import ScopeHost
 
 __all__ = ["Piece", "Work"]
 
 
 @dataclass(eq=False, slots=True)
 class Piece:
-    """One thing that a thread does for a run: a strand, a model call, a tool call.
+    """One thing that a thread does for a run: a strand, a model call, a tool call, a hook on a cancel.
 
     Attributes:
-        what: `"agent"`, `"model"`, `"tool"` or `"call"`.
-        name: The agent's, model's or tool's name.
+        what: `"agent"`, `"model"`, `"tool"`, `"call"` or `"hook"`.
+        name: The agent's, model's, tool's or function's name.
         call_id: The function call's id, for a tool.
         given_up: When the run went on or ended without it; `None` while it is waited for.
         reason: Why that was.
@@ -45,6 +48,15 @@ class Work:
         with self._lock:
             self._pieces[piece] = None
 
+    def with_hooks(self, host: ScopeHost) -> ScopeHost:
+        """Return a host like this one, for scopes whose users' hooks are pieces while they run."""
+        return ScopeHost(host.timer, host.workers, self._track)
+
+    def _track(self, hook: Callable[[], object]) -> tuple[Callable[[], object], Callable[[], object]]:
+        piece = Piece("hook", getattr(hook, "__name__", type(hook).__name__))
+        piece.given_up = piece.began  # nobody waits for it to go on
+        return partial(self.begin, piece), partial(self.end, piece)
+
     def give_up(self, piece: Piece, reason: str) -> None:
         """The run goes on, or ends, without waiting for it."""
         with self._lock:
@@ -70,6 +82,10 @@ class Work:
         """What has not ended, oldest first."""
         with self._lock:
             return tuple(self._pieces)
+
+    def is_open(self, piece: Piece) -> bool:
+        """Return whether a piece has not ended."""
+        return piece in self._pieces
 
     def wait(self, timeout: float | None) -> bool:
         """Return whether nothing is left within `timeout` seconds."""
