@@ -221,6 +221,30 @@ def test_a_tool_that_waits_for_its_own_session_is_told_at_once_and_may_start_a_r
         assert started[0].answer(30) == "ok"
 
 
+@pytest.mark.parametrize("whose", ["run", "runner"])
+def test_a_call_that_cancels_its_own_run_and_waits_is_told_that_the_run_is_cancelled_all_the_same(
+    whose: str,
+) -> None:
+    errors = list[str]()
+
+    def leave() -> None:
+        try:
+            if whose == "run":
+                run.cancel(wait=True)
+            else:
+                runner.cancel(**KEY, wait=True)
+        except ReentrantRunError as error:
+            errors.append(str(error))
+
+    with Runner(app_with(ScriptedModel(calls(("leave", {}))), leave), log=MemoryEventLog()) as runner:
+        run = runner.run(**KEY, message="hi")
+        assert run.result(30).status is RunStatus.CANCELLED
+        assert run.wait_terminated(30)
+    assert len(errors) == 1
+    assert "The cancel itself was done" in errors[0]
+    assert "Nothing was begun" not in errors[0]
+
+
 def test_sessions_that_wait_for_each_other_in_a_circle_are_told_at_once() -> None:
     errors = list[ReentrantRunError]()
 

@@ -8,22 +8,26 @@ from intermission.errors import IntermissionError
 
 __all__ = ["ReentrantRunError", "Wait", "WaitsFor"]
 
+_NOTHING_DONE = "Nothing was begun; start() the run without waiting for it, or use another session."
+
 
 class ReentrantRunError(IntermissionError):
     """Waiting for this session would never end: it waits, over others or at once, for the one that asks.
 
-    Nothing was begun. Start the run without waiting for it (`start()`), or use another session.
+    Its text says what was done nevertheless. Start the run without waiting for it (`start()`), or use another
+    session.
+
+    Args:
+        chain: Who would wait for whom.
+        done: What was done, and what to do instead.
 
     Attributes:
         chain: Who would wait for whom; the first and the last are the same.
     """
 
-    def __init__(self, chain: tuple[Hashable, ...]) -> None:
+    def __init__(self, chain: tuple[Hashable, ...], done: str = _NOTHING_DONE) -> None:
         path = " → ".join(map(str, chain))
-        super().__init__(
-            f"this wait would never end: {path}, each of which waits for the next. Nothing was begun; "
-            "start() the run without waiting for it, or use another session."
-        )
+        super().__init__(f"this wait would never end: {path}, each of which waits for the next. {done}")
         self.chain = chain
 
 

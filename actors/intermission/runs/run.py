@@ -16,7 +16,14 @@ from intermission.runs.residual import receipt_of, report_of
 from intermission.runs.result import CancelSource, RunResult, RunStatus
 from intermission.runs.stream import Stream
 from intermission.runs.subscription import Subscription
-from intermission.runs.waiting import Deadline, outer_scope, wait_async, waiting, warn_of_blocking
+from intermission.runs.waiting import (
+    Deadline,
+    outer_scope,
+    wait_async,
+    waiting,
+    waiting_for_cancel,
+    warn_of_blocking,
+)
 
 __all__ = ["Run"]
 
@@ -163,6 +170,7 @@ class Run:
 
         Raises:
             AlreadyConsumedError: Somebody has the events already.
+            SessionClosedError: This process is a fork of the runner's.
         """
         stream = self._take_stream()
         subscription = Subscription(
@@ -258,7 +266,7 @@ class Run:
         run = self._lifecycle
         outcome = run.cancel(CancelSource.CALLER, reason)
         if wait:
-            with waiting(run):
+            with waiting_for_cancel(run):
                 run.wait_ended(deadline.left)
                 run.work.wait(deadline.left)
         return receipt_of(run, outcome)
@@ -273,7 +281,7 @@ class Run:
         run = self._lifecycle
         outcome = run.cancel(CancelSource.CALLER, reason)
         if wait:
-            with waiting(run):
+            with waiting_for_cancel(run):
                 await wait_async(run, self._is_terminated, deadline.left)
         return receipt_of(run, outcome)
 

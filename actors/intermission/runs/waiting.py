@@ -11,16 +11,27 @@ from typing import TypeVar
 from intermission.errors import SessionClosedError
 from intermission.kernel.dispatcher import blocking_here
 from intermission.kernel.scope import CancelScope
+from intermission.kernel.waits import ReentrantRunError
 from intermission.kernel.workers import Budget
-from intermission.runs.current import current
+from intermission.runs.current import current, waiter
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.services import Services
 
-__all__ = ["Deadline", "in_worker", "outer_scope", "wait_async", "waiting", "warn_of_blocking"]
+__all__ = [
+    "Deadline",
+    "in_worker",
+    "outer_scope",
+    "wait_async",
+    "waiting",
+    "waiting_for_cancel",
+    "warn_of_blocking",
+]
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_CANCELLED = "The cancel itself was done, and the run ends; it is only not waited for."
 
 _warned: set[str] = set()
 
@@ -66,6 +77,20 @@ def outer_scope() -> CancelScope | None:
 
 
 @contextmanager
+def waiting_for_cancel(run: Lifecycle) -> Generator[None]:
+    """As `waiting`, for the end of a run that was just cancelled.
+
+    Raises:
+        ReentrantRunError: As `waiting`; it says what was done nevertheless.
+    """
+    try:
+        with waiting(run):
+            yield
+    except ReentrantRunError as error:
+        raise ReentrantRunError(error.chain, _CANCELLED) from None
+
+
+@contextmanager
 def waiting(run: Lifecycle) -> Generator[None]:
     """Wait for a run inside; in a call of another run, that one's session waits for this one's.
 
@@ -74,14 +99,14 @@ def waiting(run: Lifecycle) -> Generator[None]:
     Raises:
         ReentrantRunError: This one waits for that one, so that neither would ever end.
     """
-    outer = current()
+    outer = waiter()
     if run.result is not None and not run.work.pieces:
         yield
     elif outer is None or run.result is not None:
         with blocking_here():
             yield
     else:
-        with run.services.waits.waiting(outer.run.key, run.key), blocking_here():
+        with run.services.waits.waiting(outer.key, run.key), blocking_here():
             yield
 
 
@@ -113,7 +138,12 @@ async def wait_async(run: Lifecycle, ready: Callable[[], bool], timeout: float |
 
 
 async def in_worker(services: Services, function: Callable[[], T]) -> T:
-    """Call a function that may block on a worker, and return what it does."""
+    """Call a function that may block on a worker, or the loop's executor if the runner is closed.
+
+    Raises:
+        SessionClosedError: This process is a fork of the runner's, which has no workers here.
+        Exception: What the function raises.
+    """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
 
@@ -136,9 +166,18 @@ async def in_worker(services: Services, function: Callable[[], T]) -> T:
             loop.call_soon_threadsafe(settle, value, error)
 
     def refused() -> None:
-        error = SessionClosedError("the runner is closed; the log cannot be read through it any more")
         with suppress(RuntimeError):  # as above
-            loop.call_soon_threadsafe(settle, None, error)
+            loop.call_soon_threadsafe(settle, None, _NoWorkerError())
 
-    services.workers.submit(call, refused=refused, budget=Budget.RESERVE)
-    return await answer
+    try:
+        services.workers.submit(call, refused=refused, budget=Budget.RESERVE)
+    except RuntimeError as error:
+        raise SessionClosedError(str(error)) from error
+    try:
+        return await answer
+    except _NoWorkerError:
+        return await loop.run_in_executor(None, function)
+
+
+class _NoWorkerError(Exception):
+    """The runner is closed, and has no workers any more."""

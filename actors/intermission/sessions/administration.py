@@ -6,7 +6,7 @@ from intermission.runs.receipt import CancelReceipt, ResidualWork
 from intermission.runs.residual import receipt_of, residual_of
 from intermission.runs.result import CancelSource
 from intermission.runs.run import Run
-from intermission.runs.waiting import Deadline, in_worker, wait_async, waiting, warn_of_blocking
+from intermission.runs.waiting import Deadline, in_worker, wait_async, waiting_for_cancel, warn_of_blocking
 from intermission.sessions.catalog import Sessions
 from intermission.sessions.directory import Directory
 from intermission.sessions.follow import Viewers
@@ -102,7 +102,7 @@ class Administration:
             return self._viewers.cancel_elsewhere(key, invocation_id, reason, take_over=take_over)
         outcome = run.cancel(CancelSource.ADMIN, reason)
         if wait:
-            with waiting(run):
+            with waiting_for_cancel(run):
                 run.wait_ended(deadline.left)
                 run.work.wait(deadline.left)
         return receipt_of(run, outcome)
@@ -129,7 +129,7 @@ class Administration:
             )
         outcome = run.cancel(CancelSource.ADMIN, reason)
         if wait:
-            with waiting(run):
+            with waiting_for_cancel(run):
                 await wait_async(run, lambda: run.result is not None and not run.work.pieces, deadline.left)
         return receipt_of(run, outcome)
 
