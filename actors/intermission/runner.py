@@ -235,6 +235,8 @@ class Runner(Administration):
             self._signals = SignalClose(self.close)
 
     async def __aenter__(self) -> Self:
+        """Have async tools run on the running loop, unless the runner was given another."""
+        self._services.loops.use(asyncio.get_running_loop())
         return self
 
     async def __aexit__(

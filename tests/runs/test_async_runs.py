@@ -10,9 +10,9 @@ from apps import KEY, app_with
 from intermission import Run, RunConfig, Runner, RunStatus, SessionClosedError
 from intermission.runs import waiting
 from intermission.runs.result import CancelSource
-from intermission.testing import FaultyLog, Gate, ScriptedModel, text
+from intermission.testing import FaultyLog, Gate, ScriptedModel, calls, text
 from intermission_storage import MemoryEventLog
-from loops import PATIENCE
+from loops import PATIENCE, foreign
 
 TICKS = 20
 
@@ -195,3 +195,42 @@ def test_a_blocking_call_on_a_loop_is_warned_of_once_by_the_name_of_its_twin(
         asyncio.run(main())
     (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert twin in warning.getMessage()
+
+
+def test_under_async_with_async_tools_run_on_the_running_loop_and_on_an_own_one_when_that_is_closed() -> None:
+    loops = list[asyncio.AbstractEventLoop]()
+
+    async def look() -> str:
+        loops.append(asyncio.get_running_loop())
+        return "seen"
+
+    async def main() -> asyncio.AbstractEventLoop:
+        await runner.__aenter__()
+        await runner.run(**KEY, message="hi")
+        return asyncio.get_running_loop()
+
+    model = ScriptedModel(calls(("look", {})), "ok", calls(("look", {})), "ok")
+    runner = Runner(app_with(model, look), log=MemoryEventLog())
+    used = asyncio.run(main())
+    with runner:
+        assert runner.run(**KEY, message="again").answer(PATIENCE) == "ok"
+    assert loops[0] is used
+    assert loops[1] is not used
+    assert len(loops) == 2
+
+
+def test_a_loop_that_the_runner_is_given_stands_under_async_with() -> None:
+    loops = list[asyncio.AbstractEventLoop]()
+
+    async def look() -> str:
+        loops.append(asyncio.get_running_loop())
+        return "seen"
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        model = ScriptedModel(calls(("look", {})), "ok")
+        async with Runner(app_with(model, look), log=MemoryEventLog(), loop=loop) as runner:
+            await runner.run(**KEY, message="hi")
+
+    with foreign() as loop:
+        asyncio.run(main(loop))
+        assert loops == [loop]

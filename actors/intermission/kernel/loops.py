@@ -64,7 +64,7 @@ class ToolLoops:
         self._closed = False
 
     def use(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Use this loop of the user's from now on, unless another was given at the start."""
+        """Use this loop of the user's, unless another was given at the start; an own one when it is closed."""
         with self._changed:
             if self._given or self._closed or (self._current is not None and self._current.loop is loop):
                 return
@@ -250,7 +250,8 @@ class ToolLoops:
     def _home_of_new(self) -> Home:
         if self._closed:
             raise RuntimeError("the runner is closed: it takes no more async calls")
-        if self._current is None:
+        left = self._current is not None and not self._given and self._current.loop.is_closed()
+        if self._current is None or left:
             self._current = self._own_home()
         return self._current
 
