@@ -1,11 +1,13 @@
 """Runs inside the calls of runs: those that may be waited for, and those that never would end."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from apps import KEY, Key, app_with, runs_in_order
+from async_gates import AsyncGate
 from intermission import Run, Runner, RunStatus
 from intermission.kernel.waits import ReentrantRunError
 from intermission.testing import Gate, ScriptedModel, calls, text
@@ -161,3 +163,48 @@ def test_to_wait_in_a_call_for_the_end_of_its_own_run_is_refused_but_the_cancel_
         assert own[0].result(0).reason == "enough"
         assert runner.run(**KEY, message="next").answer(PATIENCE) == "ok"
     assert len(errors) == 1
+
+
+def test_what_a_call_leaves_running_is_in_no_call_once_that_is_over() -> None:
+    gate, tasks, texts = AsyncGate(), list[asyncio.Task[None]](), list[str]()
+    done = threading.Event()
+
+    async def later() -> None:
+        await gate.wait()
+        texts.append(await runner.run(**KEY, message="later").aanswer())
+        done.set()
+
+    async def remind() -> str:
+        tasks.append(asyncio.create_task(later()))
+        return "I will"
+
+    model = ScriptedModel(calls(("remind", {})), "I will", "now")
+    with Runner(app_with(model, remind), log=MemoryEventLog()) as runner:
+        assert runner.run(**KEY, message="hi").answer(PATIENCE) == "I will"
+        gate.open()
+        assert done.wait(PATIENCE)
+    assert texts == ["now"]
+
+
+def test_a_call_that_outlives_its_run_may_wait_for_its_session_but_its_new_runs_are_cancelled(
+    gate: Gate,
+) -> None:
+    statuses, done = list[RunStatus](), threading.Event()
+
+    def tool() -> str:
+        gate.wait()
+        statuses.append(runner.run(**KEY, message="of the call").result(PATIENCE).status)
+        statuses.append(runner.run(**KEY, message="detached").start().result(PATIENCE).status)
+        done.set()
+        return "done"
+
+    model = ScriptedModel(calls(("tool", {})), default="now")
+    with Runner(app_with(model, tool), log=MemoryEventLog()) as runner:
+        outer = runner.run(**KEY, message="hi").start()
+        gate.arrived()
+        outer.cancel()
+        assert outer.result(PATIENCE).status is RunStatus.CANCELLED
+        gate.open()
+        assert done.wait(PATIENCE)
+        assert outer.wait_terminated(PATIENCE)
+    assert statuses == [RunStatus.CANCELLED, RunStatus.COMPLETED]

@@ -80,7 +80,8 @@ def test_a_closed_runner_changes_no_session() -> None:
     assert kinds(log) == ["session_created"]
 
 
-def test_a_tool_that_deletes_its_own_session_is_refused() -> None:
+@pytest.mark.parametrize("kind", ["plain", "async"])
+def test_a_tool_that_deletes_its_own_session_is_refused(kind: str) -> None:
     refused: list[Exception] = []
 
     def delete() -> str:
@@ -90,8 +91,15 @@ def test_a_tool_that_deletes_its_own_session_is_refused() -> None:
             refused.append(refusal)
         return "ok"
 
-    with Runner(
-        app_with(ScriptedModel(calls(("delete", {})), "done"), delete), log=MemoryEventLog()
-    ) as runner:
+    async def adelete() -> str:
+        try:
+            await runner.sessions.adelete(**KEY)
+        except ReentrantRunError as refusal:
+            refused.append(refusal)
+        return "ok"
+
+    model = ScriptedModel(calls(("delete" if kind == "plain" else "adelete", {})), "done")
+    with Runner(app_with(model, delete, adelete), log=MemoryEventLog()) as runner:
         assert runner.run(**KEY, message="hi").answer(30) == "done"
+        assert runner.sessions.exists(**KEY)
     assert len(refused) == 1

@@ -207,7 +207,7 @@ class OpenCall:
 
     def _call(self) -> Outcome:
         try:
-            with CurrentCall(self._run, self.scope):
+            with CurrentCall(self._run, self.scope, self.piece):
                 self.scope.check()
                 if self._ticket.locked():
                     return Outcome()  # it was given up before it began

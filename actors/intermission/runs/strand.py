@@ -161,7 +161,7 @@ class Strand:
     def _drive(self, outcome: Outcome, begin: bool) -> None:
         """Go on with the outcome of the last effect, until the end or until a call is given up."""
         error: Exception | None = None
-        with CurrentCall(self.environment.run, self.scope):
+        with CurrentCall(self.environment.run, self.scope, self._piece):
             try:
                 if begin:
                     self._check()
