@@ -141,6 +141,11 @@ class Workers:
         return self._closed
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether this process was forked from the one that made the pool."""
+        return self._pid != os.getpid()
+
+    @property
     def busy(self) -> int:
         """How many threads run a job."""
         return self._busy

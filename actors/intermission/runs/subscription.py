@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
+from intermission.errors import SessionClosedError
 from intermission.events import Event
 from intermission.kernel.actor import ActorCrashError
 from intermission.kernel.cancel_hooks import default_host
@@ -44,6 +45,8 @@ class Subscription:
         *,
         viewer: bool,
     ) -> None:
+        if run.services.workers.is_foreign:
+            raise SessionClosedError("this runner belongs to another process, of which this one is a fork")
         self._run = run
         self._stream = stream
         self._consumers = consumers

@@ -72,7 +72,8 @@ class Sessions:
 
     Each call has a twin for event loops, whose blocking work is done by the runner's workers: `acreate`,
     `aget`, `alist`, `adelete`, `aevents`, `aruns`, `aset_state`. All of them raise a `StorageError` when the
-    log cannot be read or written, and a `ValueError` or `TypeError` for ids that cannot be any.
+    log cannot be read or written, and a `ValueError` or `TypeError` for ids that cannot be any. When the
+    runner is closed, a log that it was handed can still be read; nothing is changed any more.
 
     Args:
         host: The runner.
@@ -97,11 +98,13 @@ class Sessions:
 
         Raises:
             SessionExistsError: There is a session of that id; it was not changed.
+            SessionClosedError: The runner is closed.
             ValueError: A key of the state begins with `temp:`.
         """
         warn_of_blocking("Sessions.create", "acreate")
         key = SessionKey(self._app, user_id, uuid.uuid4().hex if session_id is None else session_id)
         given = _storable(state or {})
+        self._directory.check_open()
         now = self._host.services.clock.time()
         record = session_created(
             key, now, {name: value for name, value in given.items() if value is not None}
@@ -214,6 +217,7 @@ class Sessions:
         """
         warn_of_blocking("Sessions.set_state", "aset_state")
         given = _storable(delta)
+        self._directory.check_open()
         for _ in range(_MAX_ATTEMPTS):
             key = SessionKey(self._app, user_id, session_id)
             position = self._log.head(key.stream).position

@@ -160,7 +160,12 @@ class Directory:
         """How many sessions are in memory."""
         return len(self._sessions)
 
-    def _entry(self, key: SessionKey) -> _Entry:
+    def check_open(self) -> None:
+        """Raise what keeps this directory from taking anything.
+
+        Raises:
+            SessionClosedError: It is closed, or this process is a fork of the one that has it.
+        """
         if os.getpid() != self._pid:
             raise SessionClosedError(
                 f"this runner belongs to process {self._pid}, of which this one is a fork: it takes no runs "
@@ -168,6 +173,9 @@ class Directory:
             )
         if self._closed:
             raise SessionClosedError("the runner is closed: it takes no more runs. Nothing was stored.")
+
+    def _entry(self, key: SessionKey) -> _Entry:
+        self.check_open()
         entry = self._sessions.get(key)
         if entry is None:
             entry = self._sessions[key] = _Entry(self._start(key))
