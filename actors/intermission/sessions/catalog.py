@@ -4,6 +4,7 @@ import builtins
 import threading
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
@@ -13,7 +14,7 @@ from intermission.events import Event
 from intermission.kernel.dispatcher import blocking_here
 from intermission.kernel.ref import ActorRef
 from intermission.keys import SessionKey
-from intermission.runs.current import current
+from intermission.runs.current import waiter
 from intermission.runs.waiting import in_worker, warn_of_blocking
 from intermission.sessions.directory import Directory
 from intermission.sessions.host import Host
@@ -165,12 +166,8 @@ class Sessions:
         """
         warn_of_blocking("Sessions.delete", "adelete")
         key = SessionKey(self._app, user_id, session_id)
-        answer: _Answer[bool] = _Answer()
-        outer = current()
-        if outer is None:
-            return answer.of(self._directory.ask(key, Delete(take_over, answer.give)))
-        with self._host.services.waits.waiting(outer.run.key, key):
-            return answer.of(self._directory.ask(key, Delete(take_over, answer.give)))
+        with self._waiting(key):
+            return self._delete(key, take_over)
 
     def events(
         self, *, user_id: str, session_id: str, after: int = 0, limit: int | None = None
@@ -249,9 +246,9 @@ class Sessions:
 
     async def adelete(self, *, user_id: str, session_id: str, take_over: bool = False) -> bool:
         """As `delete`, without blocking the event loop."""
-        return await self._work(
-            lambda: self.delete(user_id=user_id, session_id=session_id, take_over=take_over)
-        )
+        key = SessionKey(self._app, user_id, session_id)
+        with self._waiting(key):  # a worker is in nobody's call
+            return await self._work(lambda: self._delete(key, take_over))
 
     async def aevents(
         self, *, user_id: str, session_id: str, after: int = 0, limit: int | None = None
@@ -276,6 +273,15 @@ class Sessions:
     async def aexists(self, *, user_id: str, session_id: str) -> bool:
         """As `exists`, without blocking the event loop."""
         return await self._work(lambda: self.exists(user_id=user_id, session_id=session_id))
+
+    def _delete(self, key: SessionKey, take_over: bool) -> bool:
+        answer: _Answer[bool] = _Answer()
+        return answer.of(self._directory.ask(key, Delete(take_over, answer.give)))
+
+    def _waiting(self, key: SessionKey) -> AbstractContextManager[None]:
+        """Have the session in whose call this stands, if it does, wait for another one."""
+        outer = waiter()
+        return nullcontext() if outer is None else self._host.services.waits.waiting(outer.key, key)
 
     def _existing(self, user_id: str, session_id: str) -> SessionKey:
         key = SessionKey(self._app, user_id, session_id)
