@@ -45,6 +45,8 @@ __all__ = ["Runner"]
 class Runner(Administration):
     """Runs an app's agent on sessions that live in an event log. A context manager.
 
+    Leaving the block closes it; a Ctrl-C meanwhile ends the grace, not the close.
+
     Args:
         app: What to run.
         log: A path, whose log the runner opens and closes, or an `EventLog`, which the caller closes.
@@ -250,7 +252,11 @@ class Runner(Administration):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except KeyboardInterrupt:  # a Ctrl-C during the grace ends the grace, and nobody else would close
+            self.close(0)
+            raise
 
     def _lifecycle(
         self,

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -78,4 +79,52 @@ def test_ctrl_c_ends_the_run_that_the_main_thread_consumes_and_the_program_ends(
         "session_created run_started event cancel_requested run_ended",
         "consumer_lost",
     ]
+    assert finished.code == 0
+
+
+LEAVING = """
+import os, signal, sys, threading
+from apps import KEY, app_with, kinds
+from blocked import wait_until_blocked
+from intermission import Runner
+from intermission.testing import Gate, ScriptedModel, text
+from intermission_storage import LmdbEventLog, LogClosedError
+
+gate, leaving, main = Gate(), threading.Event(), threading.main_thread()
+
+def interrupt():
+    leaving.wait()
+    wait_until_blocked(main, looks=50)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt).start()
+try:
+    with Runner(app_with(ScriptedModel(text(gate, "late"))), log=sys.argv[1]) as runner:
+        run = runner.run(**KEY, message="hi").start()
+        gate.arrived()
+        leaving.set()
+except KeyboardInterrupt:
+    print("interrupted", run.status, run.cancel_report.source)
+try:
+    runner.sessions.events(**KEY)
+except LogClosedError:
+    print("closed")
+gate.open()
+with LmdbEventLog(sys.argv[1]) as log:
+    print(*kinds(log))
+"""
+
+
+def test_ctrl_c_while_the_block_of_a_runner_is_left_ends_the_grace_and_the_close_is_done(
+    tmp_path: Path,
+) -> None:
+    env = environment()
+    env["PYTHONPATH"] += os.pathsep + str(ROOT / "tests/support")
+    log = str(tmp_path / "log")
+    finished = run(sys.executable, "-c", LEAVING, log, env=env, timeout=2 * PATIENCE)
+    assert finished.output.splitlines() == [
+        "interrupted cancelled shutdown",
+        "closed",
+        "session_created run_started event cancel_requested run_ended",
+    ], finished.output
     assert finished.code == 0
