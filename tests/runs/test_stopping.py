@@ -53,6 +53,17 @@ def assert_legal(request: ModelRequest) -> None:
         assert made == ([one.id for one in after.function_responses] if made else [])
 
 
+def test_a_stop_during_the_last_step_leaves_nothing_out_and_the_run_ends_completed(gate: Gate) -> None:
+    model = ScriptedModel(text("all", gate, " of it"))
+    with Runner(app_with(model), log=MemoryEventLog()) as runner:
+        run = runner.run(**KEY, message="hi").start()
+        gate.arrived()
+        run.stop("enough")
+        gate.open()
+        result = run.result(PATIENCE)
+    assert (result.status, result.text, result.reason) == (RunStatus.COMPLETED, "all of it", "")
+
+
 def test_a_stop_during_a_model_call_keeps_what_the_model_says_and_runs_none_of_its_tools(gate: Gate) -> None:
     class Held(ScriptedModel):
         def generate(self, request: ModelRequest) -> Iterator[ModelResponse]:
