@@ -35,6 +35,13 @@ from intermission.sessions.early import EarlyMessages
 from intermission.sessions.handle import Session
 from intermission.sessions.host import Host
 from intermission.sessions.reading import events_after
+from intermission.sessions.settings import (
+    check_config,
+    check_count,
+    check_delta,
+    check_loop,
+    check_seconds,
+)
 from intermission.sessions.shared_state import SharedState
 from intermission.sessions.system import Sessioned, SessionSystem
 from intermission_storage import EventLog, LmdbEventLog
@@ -75,7 +82,8 @@ class Runner(Administration):
         system: The program's own actors, on a thread of their own, and the sessions by their keys.
 
     Raises:
-        TypeError: There is no log.
+        TypeError: There is no log, or something is of another type than it must be.
+        ValueError: A number is too small.
         StorageError: The log at the path cannot be opened.
     """
 
@@ -100,6 +108,12 @@ class Runner(Administration):
                 "Runner needs a log: log='sessions.lmdb' keeps the sessions on disk, "
                 "log=MemoryEventLog() (from intermission_storage) only as long as the process lives"
             )
+        check_config(config)
+        check_loop(loop)
+        check_count("workers", workers, 1)
+        check_seconds("worker_wait", worker_wait)
+        check_count("max_queued", max_queued, 0)
+        check_count("resident_sessions", resident_sessions, 0)
         self._app = app
         self._config = config or RunConfig()
         self._owns_log = isinstance(log, str | os.PathLike)
@@ -124,15 +138,7 @@ class Runner(Administration):
         )
         self._directory = Directory(self._start_session, max_queued=max_queued, resident=resident_sessions)
         shared = SharedState(self._log)
-        host = Host(
-            app,
-            self._log,
-            self._services,
-            self._directory,
-            self.system.topics,
-            shared,
-            auto_create,
-        )
+        host = Host(app, self._log, self._services, self._directory, self.system.topics, shared, auto_create)
         super().__init__(host, self._directory)
         self._closing = threading.RLock()  # a second closer must not close the log under the first
         self._runs = EarlyMessages(self._directory)
@@ -161,9 +167,12 @@ class Runner(Administration):
             state_delta: Changes of the session's state that come with the message; `None` removes a key.
 
         Raises:
-            TypeError: A key is no `str`, or the message is neither `str` nor `Content`.
+            TypeError: A key, also one of the state, is no `str`, the message is neither `str` nor `Content`,
+                or `config` is no `RunConfig`.
             ValueError: A key is empty, or the message has no parts.
         """
+        check_config(config)
+        check_delta(state_delta)
         key = SessionKey(self._app.name, user_id, session_id)
         content = Content.user(message) if isinstance(message, str) else message
         if not isinstance(content, Content):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
