@@ -87,9 +87,12 @@ class Environment:
         """Refuse what an agent may have yielded, but no reader of the log would find or understand.
 
         Raises:
-            TypeError: Its author is no `str`, or its timestamp no number.
+            TypeError: It is no event, its author is no `str`, or its timestamp no number.
             ValueError: It belongs to another run, or says that it is from the user, or from nobody.
         """
+        given: object = event
+        if not isinstance(given, Event):
+            raise TypeError(f"agent {agent!r} yielded Emit({given!r}), which holds no event")
         author: object = event.author
         timestamp: object = event.timestamp
         if not isinstance(author, str):

@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -241,6 +241,12 @@ class Strand:
         if self.environment.run.stop_requested is not None:
             raise RunStopped
 
+    def _check_agents(self, effect: object, agents: Iterable[object]) -> None:
+        for agent in agents:
+            if isinstance(agent, type) or not callable(getattr(agent, "run", None)):
+                name = self._stack[-1].agent.name
+                raise TypeError(f"agent {name!r} yielded {effect!r}, but {agent!r} is no agent")
+
     def _perform(self, effect: Any) -> Outcome | None:
         if self._ahead is not None and not self._may_overlap(effect):
             self._settle_ahead()
@@ -267,10 +273,12 @@ class Strand:
                 return effect.suspend()
             case RunAgent(agent):
                 self._check_stop()
+                self._check_agents(effect, [agent])
                 self._stack.append(self._frame(agent, self._stack[-1].context))
                 return Outcome()
             case Fork(agents):
                 self._check_stop()
+                self._check_agents(effect, agents)
                 Forked(self, agents, self._stack[-1].context).wait()
                 return Outcome()
             case Call(function, args):
