@@ -185,7 +185,7 @@ def test_a_subscriber_gets_only_what_it_asked_for_and_one_that_has_stopped_gets_
         runner.system.subscribe(ref, RunEnded)
         gone = runner.system.start(Listener, 1, lost, threading.Event())
         runner.system.subscribe(gone, RunStarted, EventStored, RunEnded)
-        gone.stop()  # pyright: ignore[reportUnknownMemberType] - Pykka's
+        gone.stop()  # pyright: ignore[reportUnknownMemberType] - Pykka's is untyped
         for word in "ab":
             runner.run(**KEY, message=word).result(30)
         assert done.wait(30)
