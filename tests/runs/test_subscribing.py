@@ -240,7 +240,7 @@ def test_a_subscriber_that_got_no_worker_is_told_the_end_also_if_the_runner_clos
 ) -> None:
     told = Told()
     with Runner(app_with(ScriptedModel(default="ok")), log=MemoryEventLog(), worker_wait=wait) as runner:
-        workers = runner._services.workers
+        workers = runner._services.workers  # pyright: ignore[reportPrivateUsage] - all are to be busy
         gate = hold(workers, 256, Budget.HOOKS)
         run = runner.run(**KEY, message="hi")
         told.subscribe(run)

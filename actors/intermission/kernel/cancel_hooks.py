@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from intermission.kernel.timer import Timer, default_timer
 from intermission.kernel.workers import Budget, Workers
 
-__all__ = ["CancelHandle", "Cancelled", "ScopeHost", "default_host", "timer_of"]
+__all__ = ["CancelHandle", "Cancelled", "ScopeHost", "Track", "default_host", "timer_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -19,6 +19,7 @@ _SENT, _BEGUN = "sent", "begun"  # keys of a hook's two write-once slots
 _REMOVED = object()
 
 Track: TypeAlias = Callable[[Callable[[], object]], tuple[Callable[[], object], Callable[[], object]]]
+"""Given a hook that is about to run, returns what is called now, and what is called when it has ended."""
 
 
 class Cancelled(BaseException):

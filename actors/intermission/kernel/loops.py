@@ -64,7 +64,7 @@ class ToolLoops:
         self._closed = False
 
     def use(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Use this loop of the user's, unless another was given at the start; an own one when it is closed."""
+        """Use this loop of the user's, unless another was given at the start; an own one if it is closed."""
         with self._changed:
             if self._given or self._closed or (self._current is not None and self._current.loop is loop):
                 return

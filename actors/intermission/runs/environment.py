@@ -93,15 +93,14 @@ class Environment:
         given: object = event
         if not isinstance(given, Event):
             raise TypeError(f"agent {agent!r} yielded Emit({given!r}), which holds no event")
-        author: object = event.author
-        timestamp: object = event.timestamp
-        if not isinstance(author, str):
+        author, timestamp = event.author, event.timestamp
+        if not isinstance(author, str):  # pyright: ignore[reportUnnecessaryIsInstance] - agents without types
             raise TypeError(f"agent {agent!r} yielded an event whose author is {author!r}, which is no str")
         if author in {"user", ""}:
             raise ValueError(
                 f"agent {agent!r} yielded an event of author {author!r}; give it the name of an agent"
             )
-        if not isinstance(timestamp, int | float) or isinstance(timestamp, bool):
+        if isinstance(timestamp, bool) or not isinstance(timestamp, int | float):  # pyright: ignore[reportUnnecessaryIsInstance] - agents without types
             raise TypeError(
                 f"agent {agent!r} yielded an event whose timestamp is {timestamp!r}; give seconds as a number"
             )
