@@ -7,11 +7,27 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
+import pytest
+
 from apps import KEY, Key, app_with
-from intermission import AgentContext, App, Event, LlmAgent, Runner, ToolContext
-from intermission.agents.effects import Call, Steps
+from intermission import (
+    AgentContext,
+    App,
+    BaseAgent,
+    Content,
+    Event,
+    FunctionCall,
+    FunctionTool,
+    LlmAgent,
+    Part,
+    RunConfig,
+    Runner,
+    ToolContext,
+    ToolExecution,
+)
+from intermission.agents.effects import Call, Steps, call_tools
 from intermission.models import ModelRequest, ModelResponse
-from intermission.testing import ScriptedModel, calls
+from intermission.testing import Gate, ScriptedModel, calls
 from intermission_storage import MemoryEventLog
 from loops import PATIENCE
 from races import at_once
@@ -117,3 +133,59 @@ def test_runs_of_three_threads_have_each_the_context_of_its_own() -> None:
 
         at_once(*[partial(work, who) for who in "abc"])
     assert seen == {who: {who} for who in "abc"}
+
+
+@pytest.mark.parametrize("mode", list(ToolExecution))
+def test_what_a_tool_sets_is_its_own_in_every_mode(mode: ToolExecution) -> None:
+    seen = list[str]()
+
+    def plain() -> str:
+        seen.append(WHO.get())
+        WHO.set("a plain tool")
+        return "done"
+
+    async def task() -> str:
+        seen.append(WHO.get())
+        WHO.set("an async tool")
+        return "done"
+
+    turn = calls(("plain", {}), ("task", {}), ("plain", {}))
+    model = ScriptedModel(turn, turn, "ok")
+    with Runner(app_with(model, plain, task), log=MemoryEventLog()) as runner:
+        runner.run(**KEY, message="hi", config=RunConfig(tool_execution=mode)).answer(PATIENCE)
+    assert seen == ["nobody"] * 6
+
+
+def test_what_an_agent_sets_stays_with_it_when_another_thread_goes_on_with_it() -> None:
+    seen, threads = list[str](), set[int]()
+    gate = Gate()
+
+    async def task() -> str:
+        seen.append(WHO.get())
+        return "done"
+
+    def stuck() -> str:
+        gate.wait()
+        return "late"
+
+    class Setting(BaseAgent):
+        def run(self, context: AgentContext) -> Steps:
+            WHO.set("the agent")
+            for name in ("task", "stuck", "task"):
+                threads.add(threading.get_ident())
+                call = FunctionCall(f"c-{len(seen)}-{name}", name, {})
+                yield context.event(self.name, content=Content("model", (Part(function_call=call),)))
+                yield from call_tools([call], tools)
+                seen.append(WHO.get())
+            yield context.event(self.name, content=Content.model("ok"))
+
+    tools = {function.__name__: FunctionTool(function) for function in (task, stuck)}
+    config = RunConfig(tool_timeout=0.05)
+    with Runner(App("app", Setting("setting")), log=MemoryEventLog()) as runner:
+        run = runner.run(**KEY, message="hi", config=config)
+        assert run.answer(PATIENCE) == "ok"
+        gate.open()
+        assert run.wait_terminated(PATIENCE)
+    assert seen == ["nobody", "the agent", "the agent", "nobody", "the agent"]
+    assert len(threads) > 1
+    assert WHO.get() == "nobody"

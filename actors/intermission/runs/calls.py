@@ -207,15 +207,20 @@ class OpenCall:
 
     def _call(self) -> Outcome:
         try:
-            with CurrentCall(self._run, self.scope, self.piece):
-                self.scope.check()
-                if self._ticket.locked():
-                    return Outcome()  # it was given up before it began
-                return Outcome(self._blocking.function(self.scope))
+            if self._blocking.what == "tool":  # what it sets is its own
+                return self._run.context.copy().run(self._call_here)
+            return self._call_here()
         except Exception as error:  # noqa: BLE001 - it is the caller's to handle
             return Outcome(error=error)
         except BaseException as error:  # noqa: BLE001 - a SystemExit of user code must not end a worker
             return self._broken_off(error)
+
+    def _call_here(self) -> Outcome:
+        with CurrentCall(self._run, self.scope, self.piece):
+            self.scope.check()
+            if self._ticket.locked():
+                return Outcome()  # it was given up before it began
+            return Outcome(self._blocking.function(self.scope))
 
     def _broken_off(self, error: BaseException) -> Outcome:
         if isinstance(error, Cancelled | asyncio.CancelledError):

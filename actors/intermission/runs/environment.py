@@ -3,6 +3,7 @@
 import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
 from dataclasses import replace
 from typing import Any
 
@@ -91,7 +92,7 @@ class Environment:
             ValueError: It belongs to another run, or says that it is from the user, or from nobody.
         """
         given: object = event
-        if not isinstance(given, Event):
+        if not isinstance(given, Event):  # pyright: ignore[reportUnnecessaryIsInstance] - agents without types
             raise TypeError(f"agent {agent!r} yielded Emit({given!r}), which holds no event")
         author, timestamp = event.author, event.timestamp
         if not isinstance(author, str):  # pyright: ignore[reportUnnecessaryIsInstance] - agents without types
@@ -145,9 +146,10 @@ class Environment:
         *args: Any,
         refused: Callable[[], None] | None = None,
         budget: Budget = Budget.CALLS,
+        context: Context | None = None,
     ) -> None:
-        """Have a worker call a function in the context of the run's caller; see `Workers.submit`."""
-        context = self.run.context.copy()
+        """Have a worker call a function, with the variables of the run's caller; see `Workers.submit`."""
+        context = self.run.context.copy() if context is None else context
         self.services.workers.submit(function, *args, refused=refused, budget=budget, context=context)
 
     def count_model_call(self) -> None:

@@ -87,6 +87,7 @@ class Strand:
         self._piece = Piece("agent", agent.name)
         self._reply: Promise[Event | None] | None = None
         self._ahead: Ahead | None = None  # the append that the next effect, a model call, does not wait for
+        self._variables = environment.run.context
         self._hook: CancelHandle | None = scope.on_cancel_now(self._wake)
 
     def start(self) -> None:
@@ -369,10 +370,13 @@ class Strand:
                 )
 
     def _submit(self, outcome: Outcome, *, begin: bool = False) -> None:
-        self.environment.submit(self._drive, outcome, begin, refused=self._refused)
+        # The worker that has driven it may still be in the context; what was set in there goes along.
+        self._variables = context = self._variables.copy()
+        self.environment.submit(self._drive, outcome, begin, refused=self._refused, context=context)
 
     def _leave(self) -> None:
-        self.environment.submit(self._drive, Outcome(), False, budget=Budget.RESERVE)
+        context = self._variables.copy()
+        self.environment.submit(self._drive, Outcome(), False, budget=Budget.RESERVE, context=context)
 
     def _refused(self) -> None:
         """No worker came: the run ends for lack of one."""
