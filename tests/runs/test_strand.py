@@ -18,7 +18,7 @@ from intermission import (
     RunStatus,
     ToolContext,
 )
-from intermission.agents.effects import Emit, Fork, RunAgent, Steps, call_model, emit
+from intermission.agents.effects import Effect, Emit, Fork, RunAgent, Steps, call_model, emit
 from intermission.kernel.actor import ActorCrashError
 from intermission.models import ModelRequest, ModelResponse
 from intermission.testing import Gate, ScriptedModel, calls, error, text
@@ -95,16 +95,19 @@ def test_yielding_something_else_than_an_effect_fails_the_run_by_its_name() -> N
     assert "'hello', which is no effect" in str(result.error)
 
 
-@pytest.mark.parametrize("wrong", [Emit, RunAgent, lambda one: Fork([one])], ids=["Emit", "RunAgent", "Fork"])
-def test_an_effect_that_holds_nothing_is_an_error_that_names_it_and_the_agent(wrong: Any) -> None:
+NOTHING: Any = None
+
+
+@pytest.mark.parametrize("wrong", [Emit(NOTHING), RunAgent(NOTHING), Fork([NOTHING])], ids=str)
+def test_an_effect_that_holds_nothing_is_an_error_that_names_it_and_the_agent(wrong: Effect) -> None:
     class Odd(BaseAgent):
         def run(self, context: AgentContext) -> Steps:
-            yield wrong(None)
+            yield wrong
 
     result = run_once(Odd("odd"))
 
     assert isinstance(result.error, TypeError)
-    assert str(result.error).startswith(f"agent 'odd' yielded {type(wrong(None)).__name__}(")
+    assert str(result.error).startswith(f"agent 'odd' yielded {type(wrong).__name__}(")
     assert "None" in str(result.error)
 
 
