@@ -6,6 +6,8 @@ import pytest
 import tree
 
 EXPECTED = {
+    "budget_supervisor.py": "stopped: the budget is spent\n",
+    "rate_limiter.py": "All sunny.\nthree calls took at least a tenth of a second: True\n",
     "quickstart.py": "It is in Utrecht.\ncompleted\n",
     "find_a_session_again.py": (
         "Nice to meet you, Ada.\n"

@@ -25,6 +25,7 @@ from intermission import (
 )
 from intermission.keys import SessionKey
 from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.services import Services
 from intermission.sessions.directory import Directory
 from intermission.testing import FaultyLog, Gate, ScriptedModel, calls, text
 from intermission_storage import LmdbEventLog, LogClosedError, MemoryEventLog
@@ -176,7 +177,7 @@ def test_close_ends_what_is_left_after_the_grace_time_as_cancelled_and_says_what
     assert result.reason == "shutdown"
     end = records(log)[-1]
     assert (end.kind, end.data["status"], end.data["reason"]) == ("run_ended", "cancelled", "shutdown")
-    assert "goes on until it returns" in caplog.text
+    assert "go on until they return" in caplog.text
     gate.open()
 
 
@@ -234,9 +235,9 @@ print(next(events).seq, next(events).seq)
     finished = tree.run(sys.executable, "-c", program, timeout=60)
     finished.check()
 
-    assert finished.output.split() == ["4", "5"]
+    assert finished.output.split() == ["4", "7"]
     with LmdbEventLog(tmp_path / "log") as log:
-        assert [record.seq for record in records(log)] == [1, 2, 3, 4, 5]
+        assert [record.seq for record in records(log)] == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_the_library_writes_to_no_stream_unless_the_program_listens() -> None:
@@ -271,9 +272,25 @@ def test_close_inside_close_is_one_close() -> None:
     assert run.answer() == "Hello"
 
 
-def started_by(deliver: Callable[[Lifecycle], None]) -> Run:
+def started_by(runner: Runner, deliver: Callable[[Lifecycle], None]) -> Run:
     """A run that is handed to its session by `deliver`."""
-    return Run(Lifecycle(SessionKey(APP, "u", "s"), Content.user("hi"), RunConfig(), deliver))
+
+    class Handed:
+        """The runner's directory, but for `deliver`."""
+
+        def deliver(self, run: Lifecycle) -> None:
+            deliver(run)
+
+        def cancel(self, run: Lifecycle) -> None:
+            directory_of(runner).cancel(run)
+
+    key, services = SessionKey(APP, "u", "s"), services_of(runner)
+    return Run(Lifecycle(key, Content.user("hi"), RunConfig(), services, Handed(), lambda after, limit: []))
+
+
+def services_of(runner: Runner) -> Services:
+    """What the runner's runs share; there is no public way to it."""
+    return runner._services  # pyright: ignore[reportPrivateUsage] - see above
 
 
 def directory_of(runner: Runner) -> Directory:
@@ -290,7 +307,7 @@ def test_a_start_that_ctrl_c_interrupted_can_be_done_again() -> None:
                 raise interrupts.pop()
             directory_of(runner).deliver(run)
 
-        run = started_by(deliver)
+        run = started_by(runner, deliver)
         with pytest.raises(KeyboardInterrupt):
             run.start()
         assert run.answer(30) == "Hello"
@@ -304,7 +321,7 @@ def test_a_run_that_is_handed_over_twice_runs_once() -> None:
             directory_of(runner).deliver(run)
             directory_of(runner).deliver(run)
 
-        assert started_by(deliver).answer(30) == "Hello"
+        assert started_by(runner, deliver).answer(30) == "Hello"
 
     assert kinds(log).count("run_started") == 1
 

@@ -5,13 +5,15 @@ A module imports only from the rows below its own:
     cli  __main__              the command line
     testing                    what tests of agents need: scripted models, gates, a model server
     runner                     the caller's way in
-    sessions/                  the actor of a session, the only writer of it
+    sessions/                  the actor of a session, its only writer; finding, following, shared state
     runs/                      the handle on a run, and the actor that drives it
     agents/                    agents as generators of effects: no thread, no I/O
     tools/  models/            what an agent uses: plain objects
     messages                   what actors say to each other
     kernel/                    what actors stand on
-    events  content  config  keys  errors      values: frozen dataclasses
+    events                     what is stored
+    state                      what it changes
+    content  config  keys  errors      values: frozen dataclasses
     ---------------------------------------------------------------------
     intermission_storage       the event log; it knows none of the above
 """
@@ -19,7 +21,7 @@ A module imports only from the rows below its own:
 import logging
 
 from intermission.agents import AgentContext, App, BaseAgent, LlmAgent
-from intermission.config import RunConfig
+from intermission.config import OnConsumerLost, RunConfig, ToolExecution
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import (
     AlreadyConsumedError,
@@ -27,14 +29,32 @@ from intermission.errors import (
     LlmCallsLimitExceededError,
     ModelError,
     ModelErrorKind,
+    OverloadedError,
     RunInterruptedError,
+    RunTimeoutError,
     SessionBusyError,
     SessionClosedError,
+    SessionExistsError,
     SessionNotFoundError,
 )
 from intermission.events import Event, EventActions, Usage
+from intermission.kernel.actor import Actor
+from intermission.kernel.ref import ActorDeadError, ActorRef, AskTimeoutError
+from intermission.kernel.scope import Cancelled, CancelScope
+from intermission.kernel.supervision import Supervision, Terminated
+from intermission.kernel.system import ActorSystem
+from intermission.kernel.waits import ReentrantRunError
+from intermission.messages import PoisonPill, StartRun, Stop
 from intermission.runner import Runner
-from intermission.runs import Run, RunResult, RunStatus
+from intermission.runs.messages import EventStored, RunEnded, RunStarted
+from intermission.runs.receipt import CancelOutcome, CancelReceipt, CancelReport, ResidualWork
+from intermission.runs.result import CancelSource, RunResult, RunStatus
+from intermission.runs.run import Run
+from intermission.sessions.catalog import SessionEntry, SessionInfo, Sessions
+from intermission.sessions.handle import Session
+from intermission.sessions.run_records import RunRecord
+from intermission.sessions.system import SessionSystem
+from intermission.state import State
 from intermission.tools import FunctionTool, ToolContext
 from intermission.version import __version__
 
@@ -42,14 +62,26 @@ from intermission.version import __version__
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
+    "Actor",
+    "ActorDeadError",
+    "ActorRef",
+    "ActorSystem",
     "AgentContext",
     "AlreadyConsumedError",
     "App",
+    "AskTimeoutError",
     "BaseAgent",
     "Blob",
+    "CancelOutcome",
+    "CancelReceipt",
+    "CancelReport",
+    "CancelScope",
+    "CancelSource",
+    "Cancelled",
     "Content",
     "Event",
     "EventActions",
+    "EventStored",
     "FunctionCall",
     "FunctionResponse",
     "FunctionTool",
@@ -58,17 +90,38 @@ __all__ = [
     "LlmCallsLimitExceededError",
     "ModelError",
     "ModelErrorKind",
+    "OnConsumerLost",
+    "OverloadedError",
     "Part",
+    "PoisonPill",
+    "ReentrantRunError",
+    "ResidualWork",
     "Run",
     "RunConfig",
+    "RunEnded",
     "RunInterruptedError",
+    "RunRecord",
     "RunResult",
+    "RunStarted",
     "RunStatus",
+    "RunTimeoutError",
     "Runner",
+    "Session",
     "SessionBusyError",
     "SessionClosedError",
+    "SessionEntry",
+    "SessionExistsError",
+    "SessionInfo",
     "SessionNotFoundError",
+    "SessionSystem",
+    "Sessions",
+    "StartRun",
+    "State",
+    "Stop",
+    "Supervision",
+    "Terminated",
     "ToolContext",
+    "ToolExecution",
     "Usage",
     "__version__",
 ]

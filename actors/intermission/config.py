@@ -1,8 +1,29 @@
 """`RunConfig`: how one run behaves."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-__all__ = ["RunConfig"]
+__all__ = ["OnConsumerLost", "RunConfig", "ToolExecution"]
+
+
+class ToolExecution(StrEnum):
+    """How the calls of one turn run. Their responses stand in call order in every mode."""
+
+    SEQUENTIAL = "sequential"
+    """One after another."""
+    PARALLEL = "parallel"
+    """Async tools overlap; blocking ones run one after another."""
+    PARALLEL_SUBSCRIBE = "parallel_subscribe"
+    """All overlap."""
+    NONE = "parallel"
+    """The default, as ADK names it: `PARALLEL`."""
+
+
+class OnConsumerLost(StrEnum):
+    """What becomes of a run whose consumer is gone."""
+
+    CANCEL = "cancel"
+    DETACH = "detach"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +34,31 @@ class RunConfig:
         max_llm_calls: How many model calls the run may make; zero or less means no limit. The call after
             the last allowed one fails the run with `LlmCallsLimitExceededError`.
         streaming: Ask models to stream, and show their text piece by piece as partial events.
+        tool_execution: How the tool calls of one turn run.
+        timeout: Seconds from the start to the end of the run, the wait behind other runs included; then it
+            ends `expired`. `None` for no limit.
+        tool_timeout: Seconds that one tool call may take; then the model is told that its outcome is
+            unknown, and the run goes on without it. `None` for no limit.
+        on_consumer_lost: Whether a run that nobody `start()`ed is cancelled when its consumer is gone.
+        overlap_model_calls: Let a model call, and nothing else, run while the events before it are being
+            stored. What it says is shown only when they are.
+
+    Raises:
+        ValueError: A time limit is not above zero, or `on_consumer_lost` or `tool_execution` is unknown.
     """
 
     max_llm_calls: int = 500
     streaming: bool = False
+    tool_execution: ToolExecution = ToolExecution.PARALLEL
+    timeout: float | None = None
+    tool_timeout: float | None = None
+    on_consumer_lost: OnConsumerLost | str = OnConsumerLost.CANCEL
+    overlap_model_calls: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("timeout", "tool_timeout"):
+            seconds: float | None = getattr(self, name)
+            if seconds is not None and not seconds > 0:
+                raise ValueError(f"{name} is {seconds}: give seconds above 0, or None for no limit")
+        object.__setattr__(self, "on_consumer_lost", OnConsumerLost(self.on_consumer_lost))
+        object.__setattr__(self, "tool_execution", ToolExecution(self.tool_execution))

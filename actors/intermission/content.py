@@ -11,9 +11,16 @@ __all__ = ["Blob", "Content", "FunctionCall", "FunctionResponse", "Part", "plain
 def plain_copy(value: Any) -> Any:
     """Return a copy of plain values that shares no list or dict with them."""
     found: Any = value  # narrowed to a mapping or list, the type checkers would not agree on what is in it
-    if isinstance(value, Mapping):
+    given: object = value
+    kind = type(given)
+    if kind in _SCALARS:
+        return found
+    if kind is dict or isinstance(value, Mapping):
         return {key: plain_copy(item) for key, item in found.items()}
     return [plain_copy(item) for item in found] if isinstance(value, list) else found
+
+
+_SCALARS = frozenset({str, int, float, bool, bytes, type(None)})  # asked first: nearly all values are these
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,8 @@ class Part:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read the JSON form."""
+        if len(data) == 1 and "text" in data:
+            return cls(text=data["text"])
         call, response, blob = data.get("functionCall"), data.get("functionResponse"), data.get("inlineData")
         return cls(
             text=data.get("text"),
@@ -137,17 +146,17 @@ class Content:
     @property
     def text(self) -> str:
         """The text parts joined, thoughts left out; `""` if there is none."""
-        return "".join(part.text for part in self.parts if part.text is not None and not part.thought)
+        return "".join([part.text for part in self.parts if part.text is not None and not part.thought])
 
     @property
     def function_calls(self) -> tuple[FunctionCall, ...]:
         """The calls in this message, in order."""
-        return tuple(part.function_call for part in self.parts if part.function_call is not None)
+        return tuple([part.function_call for part in self.parts if part.function_call is not None])
 
     @property
     def function_responses(self) -> tuple[FunctionResponse, ...]:
         """The responses in this message, in order."""
-        return tuple(part.function_response for part in self.parts if part.function_response is not None)
+        return tuple([part.function_response for part in self.parts if part.function_response is not None])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -157,5 +166,5 @@ class Content:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read the JSON form."""
         return cls(
-            data.get("role") or "user", tuple(Part.from_dict(part) for part in data.get("parts") or ())
+            data.get("role") or "user", tuple([Part.from_dict(part) for part in data.get("parts") or ()])
         )

@@ -4,9 +4,12 @@
     ├── AlreadyConsumedError         the run's events have a consumer already
     ├── LlmCallsLimitExceededError   the run asked the model more often than its limit
     ├── ModelError                   a model call failed; `kind` says how
+    ├── OverloadedError              too many runs wait, or no worker was free in time
     ├── RunInterruptedError          the run ended without an outcome of its own
+    ├── RunTimeoutError              the run took longer than its timeout
     ├── SessionBusyError             another process or runner has the session
-    ├── SessionClosedError           the runner closed before the run began
+    ├── SessionClosedError           the session or its runner closed before the run began
+    ├── SessionExistsError           a session of that key exists already
     └── SessionNotFoundError         the log holds no such session
 
 Errors of the event log are `intermission_storage.StorageError` and its kin.
@@ -22,9 +25,12 @@ __all__ = [
     "LlmCallsLimitExceededError",
     "ModelError",
     "ModelErrorKind",
+    "OverloadedError",
     "RunInterruptedError",
+    "RunTimeoutError",
     "SessionBusyError",
     "SessionClosedError",
+    "SessionExistsError",
     "SessionNotFoundError",
 ]
 
@@ -95,6 +101,22 @@ class ModelError(IntermissionError):
         }
 
 
+class OverloadedError(IntermissionError):
+    """Too many runs wait in one session, or no worker got free in time. What was stored before is kept."""
+
+
+class RunTimeoutError(IntermissionError):
+    """The run took longer than its `RunConfig.timeout`, and ended `expired`. What was stored is kept."""
+
+    def __init__(self, invocation_id: str | None, timeout: float) -> None:
+        super().__init__(
+            f"run {invocation_id} took longer than its timeout of {timeout} s and was ended. "
+            "What was shown as final is kept."
+        )
+        self.invocation_id = invocation_id
+        self.timeout = timeout
+
+
 class RunInterruptedError(IntermissionError):
     """The run did not complete, and no error of its own explains it; `status` says how it ended."""
 
@@ -124,7 +146,17 @@ class SessionBusyError(IntermissionError):
 
 
 class SessionClosedError(IntermissionError):
-    """The runner is closed, or was closed before this run began. Nothing of the run was stored."""
+    """The runner is closed, or the runner or the session was before this run began. Nothing was stored."""
+
+
+class SessionExistsError(IntermissionError):
+    """A session of that key exists already. It was not changed."""
+
+    def __init__(self, app: str, user_id: str, session_id: str) -> None:
+        super().__init__(
+            f"app {app!r} has a session {session_id!r} of user {user_id!r} already; it was not changed. "
+            "Use another id, or delete it first."
+        )
 
 
 class SessionNotFoundError(IntermissionError):

@@ -1,5 +1,6 @@
 """`SessionKey`: which session. App, user and session id together, never one of them alone."""
 
+import functools
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -31,6 +32,19 @@ class SessionKey:
     @property
     def stream(self) -> str:
         """The name of the session's stream in the log; no two keys share one, whatever their characters."""
-        return "/".join(
-            quote(part, safe="", errors="surrogatepass") for part in (self.app, self.user_id, self.session_id)
-        )
+        return _stream(self.app, self.user_id, self.session_id)
+
+    @property
+    def user_stream(self) -> str:
+        """The name of the stream of what belongs to the user, in all sessions of the app."""
+        return _stream(self.app, self.user_id)
+
+    @property
+    def app_stream(self) -> str:
+        """The name of the stream of what belongs to the app."""
+        return _stream(self.app)
+
+
+@functools.lru_cache(maxsize=65536)
+def _stream(*parts: str) -> str:
+    return "/".join(quote(part, safe="", errors="surrogatepass") for part in parts)

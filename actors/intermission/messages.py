@@ -1,33 +1,52 @@
-"""The messages between a session's actor and the actor of its run."""
+"""What one may say to a session or an agent."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from intermission.events import Event
-from intermission.kernel.promise import Promise
+from intermission.config import RunConfig
+from intermission.content import Content
+from intermission.kernel.mailbox import Lane
 
-__all__ = ["AgentDone", "Append", "Begin"]
-
-
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """Session → agent: the run is durable, drive it."""
+__all__ = ["PoisonPill", "StartRun", "Stop"]
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
-    """Agent → session: store this event, show it, then answer with the stored one.
+class StartRun:
+    """To a session: run its app's agent on a message, behind the runs that wait. It answers with a `Run`.
 
-    An append of a run that is over is answered with `RunOver`.
+    Attributes:
+        message: What the user says.
+        config: The run's settings; the runner's by default.
     """
 
-    invocation_id: str
-    event: Event
-    stored: Promise[Event]
+    message: str | Content
+    config: RunConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class AgentDone:
-    """Agent → session: the root agent came to its end, or `error` ended it."""
+class Stop:
+    """To a session or an agent: end after the step in hand, with everything in order.
 
-    invocation_id: str
-    error: Exception | None
+    Attributes:
+        reason: Why; it is kept in the log.
+        invocation_id: The run that is meant, also if it is not there yet. Without, it is the one that is
+            under way when the message is handled.
+    """
+
+    lane: ClassVar[Lane] = Lane.CONTROL
+    reason: str = ""
+    invocation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PoisonPill:
+    """To a session, an agent, a model or a tool: end now. A run that is under way ends `cancelled`.
+
+    Attributes:
+        reason: Why; it is kept in the log.
+        invocation_id: As that of `Stop`.
+    """
+
+    lane: ClassVar[Lane] = Lane.CONTROL
+    reason: str = ""
+    invocation_id: str | None = None

@@ -1,39 +1,89 @@
 """`Runner`: the caller's way in."""
 
+import asyncio
 import os
+import sys
 import threading
+import weakref
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from intermission.agents.app import App
 from intermission.config import RunConfig
 from intermission.content import Content
 from intermission.kernel.clock import Clock, SystemClock
+from intermission.kernel.dispatcher import Dispatcher, blocking_here, seat_here
+from intermission.kernel.loops import Startup, ToolLoops
+from intermission.kernel.ref import ActorRef
+from intermission.kernel.scope import ScopeHost
+from intermission.kernel.signals import SignalClose
+from intermission.kernel.system import ActorSystem
+from intermission.kernel.timer import SteeredClock, Timer
+from intermission.kernel.waits import WaitsFor
+from intermission.kernel.workers import Workers
 from intermission.keys import SessionKey
+from intermission.messages import PoisonPill, StartRun, Stop
 from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.result import CancelSource
 from intermission.runs.run import Run
+from intermission.runs.services import Services
 from intermission.sessions.actor import SessionActor
-from intermission.sessions.catalog import Sessions
-from intermission.sessions.directory import Directory, SessionRef
+from intermission.sessions.administration import Administration
+from intermission.sessions.directory import Directory
+from intermission.sessions.early import EarlyMessages
+from intermission.sessions.handle import Session
+from intermission.sessions.host import Host
+from intermission.sessions.reading import events_after
+from intermission.sessions.settings import (
+    check_config,
+    check_count,
+    check_delta,
+    check_loop,
+    check_seconds,
+)
+from intermission.sessions.shared_state import SharedState
+from intermission.sessions.system import Sessioned, SessionSystem
 from intermission_storage import EventLog, LmdbEventLog
 
 __all__ = ["Runner"]
 
 
-class Runner:
+class Runner(Administration):
     """Runs an app's agent on sessions that live in an event log. A context manager.
+
+    Leaving the block closes it; a Ctrl-C meanwhile ends the grace, not the close.
 
     Args:
         app: What to run.
         log: A path, whose log the runner opens and closes, or an `EventLog`, which the caller closes.
         config: Settings of runs that are given none of their own.
         clock: Where the events' times come from; the machine's clock by default.
+        loop: The event loop that async tools run on. By default it is a thread of the runtime's own, which
+            begins with the first of them.
+        on_startup: An async function that is awaited on that loop before the first of them: the place to make
+            clients that are bound to their loop. Where a tool blocks a loop of ours, the tools after it get a
+            fresh one, and this is awaited there, too.
+        workers: How many threads may drive agents and call models and tools at a time. They are started as
+            they are needed, and end when they have been idle for a few seconds.
+        worker_wait: Seconds that a run or a call waits for one of them, until it ends as an overload.
+        max_queued: How many runs may wait in one session behind the one under way; one more is an
+            `OverloadedError`.
+        resident_sessions: How many sessions with nothing to do stay in memory. The others come back from
+            the log when they are needed.
+        auto_create: Whether a run of a session that is missing creates it. If not, it is a
+            `SessionNotFoundError` of the run's start, and nothing is stored.
+        switch_interval: Seconds after which Python lets another thread run, for the whole process. A Python
+            thread that computes without a pause holds up all others for 0.005 each time they are woken, by
+            default; 0.0005 makes that bearable. `None` leaves it as it is.
 
     Attributes:
-        sessions: The app's sessions, for reading.
+        sessions: The app's sessions.
+        system: The program's own actors, on a thread of their own, and the sessions by their keys.
 
     Raises:
-        TypeError: There is no log.
+        TypeError: There is no log, or something is of another type than it must be.
+        ValueError: A number is too small.
         StorageError: The log at the path cannot be opened.
     """
 
@@ -44,26 +94,66 @@ class Runner:
         log: str | os.PathLike[str] | EventLog | None = None,
         config: RunConfig | None = None,
         clock: Clock | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+        on_startup: Startup | None = None,
+        workers: int = 1024,
+        worker_wait: float = 30.0,
+        max_queued: int = 1000,
+        resident_sessions: int = 10_000,
+        auto_create: bool = True,
+        switch_interval: float | None = None,
     ) -> None:
         if log is None:
             raise TypeError(
                 "Runner needs a log: log='sessions.lmdb' keeps the sessions on disk, "
                 "log=MemoryEventLog() (from intermission_storage) only as long as the process lives"
             )
+        check_config(config)
+        check_loop(loop)
+        check_count("workers", workers, 1)
+        check_seconds("worker_wait", worker_wait)
+        check_count("max_queued", max_queued, 0)
+        check_count("resident_sessions", resident_sessions, 0)
         self._app = app
         self._config = config or RunConfig()
-        self._clock = clock or SystemClock()
         self._owns_log = isinstance(log, str | os.PathLike)
-        if isinstance(log, str | os.PathLike):
-            self._log: EventLog = LmdbEventLog(log)
-        else:
-            self._log = log
-        self._directory = Directory(self._start_session)
+        self._log: EventLog = LmdbEventLog(log) if isinstance(log, str | os.PathLike) else log
+        # What computes in an actor of the program must not hold up the sessions, nor they it.
+        dispatcher = Dispatcher(name="intermission-sessions")
+        self._actors = ActorSystem(dispatcher=dispatcher)
+        # A clock that only tells the time cannot end a wait; the machine's does that then.
+        timer = Timer(clock if isinstance(clock, SteeredClock) else None)
+        pool = Workers(timer=timer, limit=workers, wait=worker_wait)
+        self.system = SessionSystem(dispatcher=Dispatcher(later=True))
+        self.system.sessioned = Sessioned(self._start_run, self._say)
+        self._services = Services(
+            system=self._actors,
+            dispatcher=dispatcher,
+            workers=pool,
+            timer=timer,
+            waits=WaitsFor(),
+            clock=clock or SystemClock(),
+            scopes=ScopeHost(timer, pool),
+            loops=ToolLoops(timer, loop=loop, on_startup=on_startup),
+        )
+        self._directory = Directory(self._start_session, max_queued=max_queued, resident=resident_sessions)
+        shared = SharedState(self._log)
+        host = Host(app, self._log, self._services, self._directory, self.system.topics, shared, auto_create)
+        super().__init__(host, self._directory)
         self._closing = threading.RLock()  # a second closer must not close the log under the first
-        self.sessions = Sessions(app.name, self._log)
+        self._runs = EarlyMessages(self._directory)
+        self._signals: SignalClose | None = None
+        if switch_interval is not None:
+            sys.setswitchinterval(switch_interval)
 
     def run(
-        self, *, user_id: str, session_id: str, message: str | Content, config: RunConfig | None = None
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        message: str | Content,
+        config: RunConfig | None = None,
+        state_delta: Mapping[str, Any] | None = None,
     ) -> Run:
         """Return a cold run of the app's agent on a session; a missing session is created when it starts.
 
@@ -74,36 +164,96 @@ class Runner:
             session_id: The session.
             message: What the user says.
             config: The run's settings; the runner's by default.
+            state_delta: Changes of the session's state that come with the message; `None` removes a key.
 
         Raises:
-            TypeError: A key is no `str`, or the message is neither `str` nor `Content`.
+            TypeError: A key, also one of the state, is no `str`, the message is neither `str` nor `Content`,
+                or `config` is no `RunConfig`.
             ValueError: A key is empty, or the message has no parts.
         """
+        check_config(config)
+        check_delta(state_delta)
         key = SessionKey(self._app.name, user_id, session_id)
         content = Content.user(message) if isinstance(message, str) else message
         if not isinstance(content, Content):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
             raise TypeError(f"message must be str or Content, not {type(message).__name__}")
         if not content.parts:
             raise ValueError("the message has no parts: there is nothing to run on")
-        return Run(Lifecycle(key, content, config or self._config, self._directory.deliver))
+        return Run(self._lifecycle(key, content, config, state_delta))
 
-    def close(self, grace: float = 5.0) -> None:
+    def session(self, *, user_id: str, session_id: str) -> Session:
+        """Return a handle on a session, whether it exists or not; its keys are checked as by `run`."""
+        key = SessionKey(self._app.name, user_id, session_id)
+        return Session(self, key.user_id, key.session_id)
+
+    def close(self, grace: float = 5.0, *, runs: str = "cancel") -> None:
         """Take no more runs, and return when every run has ended and its end is stored. Idempotent.
 
         Runs that wait behind another end with `SessionClosedError`. Runs under way get `grace` seconds to
-        end by themselves; those left end `cancelled`, for the reason `"shutdown"`. A model or tool call of
-        such a run cannot be aborted in this version: its thread goes on until the call returns, and nothing
-        of it is stored or shown. A log that the runner opened is closed.
+        end by themselves. Of those left, work that cannot be interrupted goes on until it returns, and
+        nothing of it is stored or shown. A log that the runner opened is closed. An actor that calls this
+        while somebody else closes the runner returns at once, for that one may wait for the actor.
+
+        Args:
+            grace: Seconds.
+            runs: What becomes of those left: with `"cancel"` they end `cancelled`, by `shutdown`; with
+                `"release"` they end `interrupted`, and can be gone on with.
 
         Raises:
-            ValueError: `grace` is no number of seconds.
+            ValueError: `grace` is no number of seconds, or `runs` is neither.
         """
         if not grace >= 0:
             raise ValueError(f"grace is {grace}: give seconds, at least 0")
-        with self._closing:
-            self._directory.close(min(grace, threading.TIMEOUT_MAX))
-            if self._owns_log:
-                self._log.close()
+        if runs not in {"cancel", "release"}:
+            raise ValueError(f"runs is {runs!r}: give 'cancel' or 'release'")
+        if not self._closing.acquire(blocking=seat_here() is None):
+            return
+        try:
+            with blocking_here():
+                self._close(min(grace, threading.TIMEOUT_MAX), release=runs == "release")
+        finally:
+            self._closing.release()
+        signals, self._signals = self._signals, None
+        if signals is not None:
+            signals.finish()
+
+    def _close(self, grace: float, *, release: bool) -> None:
+        self._viewers.close()
+        self._directory.close(grace, release=release)
+        self._actors.close()
+        self.system.close()
+        self._services.loops.close()
+        self._services.workers.close()
+        self._services.timer.close()
+        if self._owns_log:
+            self._log.close()
+
+    async def aclose(self, grace: float = 5.0, *, runs: str = "cancel") -> None:
+        """As `close`, without blocking the event loop."""
+        # On a thread of its own, for the workers end with the runner.
+        await asyncio.to_thread(self.close, grace, runs=runs)
+
+    def close_on_signals(self) -> None:
+        """Close this runner at SIGINT and SIGTERM; without this call, signals are the program's own affair.
+
+        The first signal has a helper thread close the runner, while the program goes on; when that is done,
+        the signal takes the course that it had before. A second signal ends the process at once.
+
+        Raises:
+            ValueError: This is not the main thread.
+        """
+        if self._signals is None:
+            self._signals = SignalClose(self.close)
+
+    async def __aenter__(self) -> Self:
+        """Have async tools run on the running loop, unless the runner was given another."""
+        self._services.loops.use(asyncio.get_running_loop())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +261,53 @@ class Runner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except KeyboardInterrupt:  # a Ctrl-C during the grace ends the grace, and nobody else would close
+            self.close(0)
+            raise
 
-    def _start_session(self, key: SessionKey) -> SessionRef:
-        return SessionActor.start(key, self._app, self._log, self._clock)
+    def _lifecycle(
+        self,
+        key: SessionKey,
+        content: Content,
+        config: RunConfig | None,
+        state_delta: Mapping[str, Any] | None,
+    ) -> Lifecycle:
+        log, stream = self._log, key.stream
+
+        def read_back(after: int, limit: int) -> Any:
+            run = seen()  # who reads its events holds it
+            return events_after(log, stream, after, limit, None if run is None else run.invocation_id)
+
+        lifecycle = Lifecycle(
+            key,
+            content,
+            config or self._config,
+            self._services,
+            self._runs,
+            read_back,
+            state_delta=state_delta,
+        )
+        seen = weakref.ref(lifecycle)
+        return lifecycle
+
+    def _start_run(self, user_id: str, session_id: str, message: StartRun) -> Run:
+        run = self.run(user_id=user_id, session_id=session_id, message=message.message, config=message.config)
+        run.begin()
+        run.raise_refusal()
+        return run
+
+    def _say(self, user_id: str, session_id: str, message: Stop | PoisonPill) -> None:
+        if message.invocation_id is not None:
+            key = SessionKey(self._app.name, user_id, session_id)
+            self._runs.say(key, message.invocation_id, message)
+        elif isinstance(message, Stop):
+            self.stop(user_id=user_id, session_id=session_id, reason=message.reason)
+        else:
+            run = self._find(user_id, session_id, None)
+            if run is not None:
+                run.cancel(CancelSource.ADMIN, message.reason)
+
+    def _start_session(self, key: SessionKey) -> ActorRef[SessionActor]:
+        return self._actors.start(SessionActor, key, self._host)

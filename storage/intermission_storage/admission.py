@@ -1,11 +1,12 @@
 """Whether a batch may be committed to a stream: the rules of claims and positions, the same for every log."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from intermission_storage.errors import ConflictError, StaleClaimError
-from intermission_storage.record import IndexEntry
+from intermission_storage.record import IndexEntry, Record
 
 __all__ = ["HeldError", "Position", "Request", "admit", "token_after"]
 
@@ -19,6 +20,13 @@ class Position(Generic[OwnerT]):
     last: int = 0
     token: int = 0
     owner: OwnerT | None = None
+
+
+_NOTHING: Mapping[str, Sequence[Record]] = MappingProxyType({})  # read-only, so that all may share it
+
+
+def _nothing() -> Mapping[str, Sequence[Record]]:
+    return _NOTHING
 
 
 @dataclass(slots=True)
@@ -36,6 +44,7 @@ class Request:
     release: bool = False
     put: Sequence[IndexEntry] = ()
     drop: Sequence[IndexEntry] = ()
+    also: Mapping[str, Sequence[Record]] = field(default_factory=_nothing)
 
 
 class HeldError(Exception):

@@ -41,6 +41,7 @@ class Job:
         key: The stream's digest.
         owner: Who submits it.
         rest: All that it asks, if that is more than `expected` and `token`.
+        also: Records for other streams: the stream's name, its digest, the records.
         outcome: How it went, once that is known.
     """
 
@@ -53,6 +54,7 @@ class Job:
     done: Done
     index: Sequence[IndexChange] = ()
     rest: Request | None = None
+    also: Sequence[tuple[str, bytes, Sequence[bytes]]] = ()
     delete: bool = False
     outcome: Appended | StorageError | None = None
 
@@ -94,9 +96,9 @@ class LmdbBatch:
         Raises:
             StorageError: The job is refused; nothing of it was done.
         """
-        position = self._positions.get(job.key) or self._position(job.key)
+        position = self._position(job.key)
         if job.token != (position.token or None) or job.expected not in {None, position.last}:
-            self._admit(job, position)
+            self._admit(job.rest or Request(job.stream, job.expected, job.token), position)
         elif position.last and job.rest is None:
             # Nearly all jobs are this one: the next records of a stream, from whom they may come.
             position.last += len(job.records)
@@ -106,6 +108,8 @@ class LmdbBatch:
             else:
                 segment.extend(job.records)
             return Appended(position.last, job.token)
+        for name, key, _ in job.also:  # before anything is written
+            self._admit(Request(name), self._position(key))
         if job.delete:
             return Appended(self._delete(job.key), None)
         request = job.rest or Request(job.stream, job.expected, job.token)
@@ -115,7 +119,9 @@ class LmdbBatch:
             claim = pack_claim(job.key, position.token, job.owner.packed)
             self._transaction.put(job.key, claim, db=self._databases.claims)
         if job.records:
-            self._add_records(job, position)
+            self._add_records(job.stream, job.key, job.records, position)
+        for name, key, records in job.also:
+            self._add_records(name, key, records, self._position(key))
         for change in job.index:
             self._change_index(job.key, change)
         if request.release and position.token:
@@ -131,29 +137,28 @@ class LmdbBatch:
         self.certain = self.certain or bool(self._segments)
 
     def _position(self, stream: bytes) -> Position[PackedOwner]:
-        position = self._positions[stream] = self._databases.position(self._transaction, stream)
+        position = self._positions.get(stream)
+        if position is None:
+            position = self._positions[stream] = self._databases.position(self._transaction, stream)
         return position
 
-    def _admit(self, job: Job, position: Position[PackedOwner]) -> None:
+    def _admit(self, request: Request, position: Position[PackedOwner]) -> None:
         # Whether an owner lives costs a call of the system, so it is asked only when it matters.
-        owner = position.owner if job.token is None else None
+        owner = position.owner if request.token is None else None
         held = owner is not None and self._is_alive(self._transaction, owner)
         try:
-            admit(job.rest or Request(job.stream, job.expected, job.token), position, held=held)
+            admit(request, position, held=held)
         except HeldError:
             assert owner is not None
-            raise ClaimedError(job.stream, unpack_owner(owner)) from None
+            raise ClaimedError(request.stream, unpack_owner(owner)) from None
 
-    def _add_records(self, job: Job, position: Position[PackedOwner]) -> None:
+    def _add_records(
+        self, stream: str, key: bytes, records: Sequence[bytes], position: Position[PackedOwner]
+    ) -> None:
         if position.last == 0:
-            name = name_bytes(job.stream)
-            self._transaction.put(job.key, name, db=self._databases.names)
-        position.last += len(job.records)
-        segment = self._segments.get(job.key)
-        if segment is None:
-            self._segments[job.key] = list(job.records)
-        else:
-            segment.extend(job.records)
+            self._transaction.put(key, name_bytes(stream), db=self._databases.names)
+        position.last += len(records)
+        self._segments.setdefault(key, []).extend(records)
 
     def _change_index(self, stream: bytes, change: IndexChange) -> None:
         index, owned = self._databases.index, self._databases.owned

@@ -103,6 +103,10 @@ class LmdbEventLog:
             job.rest = request = Request(stream, **options)
             request.expected, request.token = expected, token
             check_batch(request, records)
+            job.also = [
+                (name, digest(name), [encode_record(record) for record in more])
+                for name, more in request.also.items()
+            ]
             gone = [index_change(stream, entry, gone=True) for entry in request.drop]
             job.index = [index_change(stream, entry, gone=False) for entry in request.put] + gone
         self._submit(job)
@@ -209,6 +213,8 @@ class LmdbEventLog:
         size = sum(map(len, job.records))
         if job.index:
             size += sum(len(change.value or b"") for change in job.index)
+        if job.also:
+            size += sum(sum(map(len, records)) for _, _, records in job.also)
         writer.submit(job, size)
 
     def _check_open(self) -> None:

@@ -1,6 +1,6 @@
 """`EventLog`: what the runtime asks of a store. It assumes no LMDB and no single machine."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias, TypedDict, Unpack, cast
 
@@ -27,6 +27,8 @@ class BatchOptions(TypedDict, total=False):
         release: Give up the claim with this commit.
         put: Index entries that come into being with this commit, or are replaced.
         drop: Index entries that go with it; their values are ignored, and unknown ones are no error.
+        also: Records that are appended to other streams in the same commit, by the stream's name: to streams
+            that many write and nobody claims. An owner that lives and holds one of them refuses the batch.
     """
 
     expected: int | None
@@ -36,6 +38,7 @@ class BatchOptions(TypedDict, total=False):
     release: bool
     put: Sequence[IndexEntry]
     drop: Sequence[IndexEntry]
+    also: Mapping[str, Sequence[Record]]
 
 
 class EventLog(Protocol):
@@ -77,8 +80,9 @@ class EventLog(Protocol):
             LogClosedError: The log is closed. `done` is not called; it may be called with this error if the
                 log is closed during the call.
             LogReadOnlyError: The log is open for reading only. `done` is not called.
-            ValueError: There is nothing to do, `claim` comes with a `token`, or the key of an index entry has
-                more than 16 texts. `done` is not called.
+            ValueError: There is nothing to do, `claim` comes with a `token`, `also` names the batch's own
+                stream, or one without records, or the key of an index entry has more than 16 texts.
+                `done` is not called.
         """
         ...
 
@@ -194,13 +198,17 @@ def check_page(after: int, limit: int | None) -> None:
 
 
 def check_batch(request: Request, records: Sequence[Record]) -> None:
-    """Refuse a batch that does nothing, or claims a stream without a record that says why.
+    """Refuse a batch that does nothing, contradicts itself, or claims a stream without a record.
 
     Raises:
         ValueError: It is one of these.
     """
-    if not (records or request.put or request.drop or request.release):
+    if not (records or request.put or request.drop or request.release or request.also):
         raise ValueError("a batch needs a record, an index entry or a release")
+    if request.stream in request.also:
+        raise ValueError("also is for other streams: give the records of this one as the batch's")
+    if not all(request.also.values()):
+        raise ValueError("also needs records for each stream that it names")
     if request.claim:
         if request.token is not None:
             raise ValueError("a batch that claims its stream has no token yet: give claim or token, not both")

@@ -30,12 +30,25 @@ logger = logging.getLogger(__name__)
 _IndexKey = tuple[str, tuple[str, ...]]
 
 
+def _begin() -> Position[Owner]:
+    return Position()
+
+
 @dataclass(slots=True)
 class _Stream:
-    position: Position[Owner] = field(default_factory=Position[Owner])
+    position: Position[Owner] = field(default_factory=_begin)
     lasts: list[int] = field(default_factory=list[int])
     segments: list[bytes] = field(default_factory=list[bytes])
     index: set[_IndexKey] = field(default_factory=set[_IndexKey])
+
+    def extend(self, records: list[bytes]) -> None:
+        self.position.last += len(records)
+        self.lasts.append(self.position.last)
+        self.segments.append(encode_segment(records))
+
+
+_NOWHERE: Position[Owner] = Position()
+"""Where a stream stands that is not there. Nobody changes it."""
 
 
 class _Store:
@@ -48,6 +61,7 @@ class _Store:
         self.tokens = itertools.count(1)
         self.owners: set[Owner] = set()
         self.handles = itertools.count(1)
+        self.following = 0  # who waits for a change; an interrupt may leave it too high
 
 
 class MemoryEventLog:
@@ -80,13 +94,15 @@ class MemoryEventLog:
             check_index_key(entry.index, entry.key)
         encoded = [encode_record(record) for record in records]
         values = [encode_value({"value": entry.value}) for entry in request.put]
+        also = {name: [encode_record(record) for record in more] for name, more in request.also.items()}
         with self._store.changed:
             self._check_open()
             try:
-                outcome: Appended | StorageError = self._commit(request, encoded, values)
+                outcome: Appended | StorageError = self._commit(request, encoded, values, also)
             except StorageError as refused:
                 outcome = refused
-            self._store.changed.notify_all()
+            if self._store.following:
+                self._store.changed.notify_all()
         try:
             done(outcome)
         except (Exception, SystemExit):
@@ -113,7 +129,9 @@ class MemoryEventLog:
         check_page(after, limit)
         with self._store.changed:
             self._check_open()
-            found = self._store.streams.get(stream, _Stream())
+            found = self._store.streams.get(stream)
+            if found is None:
+                return []
             first = bisect.bisect_right(found.lasts, after)
             segments = list(zip(found.lasts[first:], found.segments[first:], strict=True))
         records = (record for last, raw in segments for record in decode_segment(raw, last))
@@ -122,14 +140,23 @@ class MemoryEventLog:
     def follow(self, stream: str, *, after: int = 0, timeout: float | None = None) -> list[Record]:
         """See `EventLog.follow`."""
         with self._store.changed:
-            self._store.changed.wait_for(lambda: self._closed or self.head(stream).position > after, timeout)
+            self._store.following += 1
+            try:
+                self._store.changed.wait_for(
+                    lambda: self._closed or self.head(stream).position > after, timeout
+                )
+            finally:
+                self._store.following -= 1
             return self.read(stream, after=after)
 
     def head(self, stream: str) -> Head:
         """See `EventLog.head`."""
         with self._store.changed:
             self._check_open()
-            position = self._store.streams.get(stream, _Stream()).position
+            found = self._store.streams.get(stream)
+            if found is None:
+                return Head(0)
+            position = found.position
             if position.owner is None:
                 return Head(position.last)
             alive = position.owner in self._store.owners
@@ -181,16 +208,22 @@ class MemoryEventLog:
     ) -> None:
         self.close()
 
-    def _commit(self, request: Request, records: list[bytes], values: list[bytes]) -> Appended:
+    def _commit(
+        self, request: Request, records: list[bytes], values: list[bytes], also: dict[str, list[bytes]]
+    ) -> Appended:
         self._admit(request)
-        stream = self._store.streams.setdefault(request.stream, _Stream())
+        for other in also:
+            self._admit(Request(other))
+        stream = self._store.streams.get(request.stream)
+        if stream is None:
+            stream = self._store.streams[request.stream] = _Stream()
         position = stream.position
         if request.claim:
             position.token, position.owner = next(self._store.tokens), self._owner
         if records:
-            position.last += len(records)
-            stream.lasts.append(position.last)
-            stream.segments.append(encode_segment(records))
+            stream.extend(records)
+        for other, more in also.items():
+            self._store.streams.setdefault(other, _Stream()).extend(more)
         for entry, value in zip(request.put, values, strict=True):
             self._put(request.stream, (entry.index, entry.key), value)
         for entry in request.drop:
@@ -209,7 +242,8 @@ class MemoryEventLog:
         self._store.streams[stream].index.add(key)
 
     def _admit(self, request: Request) -> None:
-        position = self._store.streams.get(request.stream, _Stream()).position
+        found = self._store.streams.get(request.stream)
+        position = _NOWHERE if found is None else found.position
         owner = position.owner
         try:
             admit(request, position, held=owner in self._store.owners)

@@ -16,7 +16,9 @@ from intermission import (
 )
 from intermission.agents.effects import CallModel, CallTools, Emit, Generated
 from intermission.kernel.clock import SystemClock
+from intermission.kernel.scope import CancelScope
 from intermission.models import ModelRequest, ModelResponse
+from intermission.state import State
 from intermission.testing import ScriptedModel
 
 
@@ -28,6 +30,7 @@ def look(where: str) -> str:
 def context(**fields: Any) -> AgentContext:
     events = [Event(invocation_id="e", author="user", timestamp=0.0, content=Content.user("hi"))]
     known: dict[str, Any] = {"config": RunConfig(), "events": events, **fields}
+    known |= {"state": State(dict), "cancellation": CancelScope.child_of(None)}
     return AgentContext(invocation_id="e", user_id="u", session_id="s", clock=SystemClock(), **known)
 
 
@@ -58,6 +61,7 @@ def test_an_answer_without_calls_is_emitted_and_ends_the_agent() -> None:
     assert effect.event.content == Content.model("Hello")
     assert effect.event.usage == Usage(1, 2, 3)
     assert effect.event.delta == ""
+    assert effect.last
     with pytest.raises(StopIteration):
         steps.send(effect.event)
 
@@ -68,6 +72,7 @@ def test_calls_are_emitted_then_run_then_answered_then_the_model_is_asked_again(
     next(steps)
     asked = steps.send(whole(Content.model("One moment", calls=[FunctionCall("", "look", {"where": "a"})])))
     assert isinstance(asked, Emit)
+    assert asked.starts_calls
     (call,) = asked.event.function_calls
     tools = steps.send(asked.event)
     assert tools == CallTools((call,), agent.tools)

@@ -7,6 +7,7 @@ import pytest
 from tree import run
 
 SCRIPT = "tests/benchmarks/log.py"
+RUNTIME = "tests/benchmarks/runtime.py"
 
 
 @pytest.mark.slow
@@ -22,3 +23,25 @@ def test_a_part_that_does_not_exist_is_refused_with_the_names_of_those_that_do()
     finished = run(sys.executable, SCRIPT, "--quick", "verify", "speed")
     assert finished.code == 2
     assert "there is no part speed: there are appends, busy," in finished.output
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_the_runtime_shows_a_table_of_what_it_measured() -> None:
+    finished = run(sys.executable, RUNTIME, "--quick", "whole")
+    finished.check()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in finished.output.splitlines()]
+    table = [row for row in rows if row]
+    assert [row[:2] for row in table[2:]] == [
+        ["1 ms", "1"],
+        ["1 ms", "10"],
+        ["itself", "1"],
+        ["itself", "10"],
+    ]
+    flushes = table[0].index("flushes a run (<= 8 of 1, 0.25 of 100)")
+    assert table[2][flushes] == table[4][flushes] == "8.000"
+
+
+def test_a_part_of_the_runtimes_benchmark_that_does_not_exist_is_refused() -> None:
+    finished = run(sys.executable, RUNTIME, "--quick", "whole", "speed")
+    assert finished.code == 2
+    assert "there is no part speed: there are whole, busy, session, resident," in finished.output

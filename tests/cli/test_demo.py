@@ -25,13 +25,13 @@ def test_the_demo_streams_calls_a_tool_and_finds_its_session_again(
         'order_status(order_id="1042")',
         '"city": "Lisbon"',
         "Your order 1042 has shipped.",
-        "completed, last record 7",
+        "completed, last record 9",
         "#3      user: Where is my order 1042?",
         "#4      support: calls order_status",
-        "#5      support: answer of order_status",
-        "#6      support: Your order 1042 has shipped.",
+        "#7      support: answer of order_status",
+        "#8      support: Your order 1042 has shipped.",
         "It is in Lisbon now.",
-        "completed, last record 11",
+        "completed, last record 13",
     ]
     places = [shown.index(part) for part in order]
     assert places == sorted(places)
@@ -58,7 +58,7 @@ def test_the_demo_talks_to_any_server_that_is_named_and_keeps_the_log_where_it_i
     assert "It is in Utrecht." in capsys.readouterr().out
     with LmdbEventLog(tmp_path / "log") as log:
         assert log.streams() == ["demo/you/orders"]
-        assert log.head("demo/you/orders") == Head(11)
+        assert log.head("demo/you/orders") == Head(13)
 
 
 def test_a_model_that_fails_makes_the_demo_fail_with_its_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,6 +33,7 @@ def test_a_run_does_nothing_before_it_is_started() -> None:
         assert run.state == "created"
         assert run.status is None
         assert run.invocation_id is None
+        run.cancel()
 
     assert model.requests == []
     assert log.streams() == []
@@ -120,10 +121,10 @@ def test_iterating_a_failed_run_raises_its_error_after_its_last_event() -> None:
     assert run.status is RunStatus.FAILED
 
 
-def test_leaving_the_loop_leaves_the_run_going() -> None:
+def test_leaving_the_loop_leaves_a_run_going_that_belongs_to_nobody() -> None:
     gate = Gate()
     with Runner(app_with(ScriptedModel(text("Hel", gate, "lo"))), log=MemoryEventLog()) as runner:
-        run = runner.run(**KEY, message="hi", config=RunConfig(streaming=True))
+        run = runner.run(**KEY, message="hi", config=RunConfig(streaming=True)).start()
         for _ in run:
             break
         gate.open()
@@ -140,7 +141,7 @@ def test_a_result_holds_text_usage_events_and_the_number_of_the_last_record() ->
         assert result.text == "Done"
         assert result.usage == Usage(5, 7, 12)
         assert [event.author for event in result.events] == ["user", "agent", "agent", "agent"]
-        assert result.last_seq == 7
+        assert result.last_seq == 9  # the call's start and end have records, too
         assert result.error is None
 
 

@@ -8,6 +8,8 @@ from intermission import (
     RunStatus,
     SessionBusyError,
 )
+from intermission.runs.receipt import CancelOutcome
+from intermission.runs.result import Verdict
 from intermission.sessions.records import OPEN_RUNS, SESSIONS, run_ended, run_started
 from intermission.testing import FaultyLog, Gate, ScriptedModel, text
 from intermission_storage import ClaimedError, LogFullError, MemoryEventLog, StaleClaimError
@@ -52,7 +54,7 @@ def test_a_run_whose_session_was_taken_over_fails_and_stores_nothing_more() -> N
         assert [record.seq for record in records(log)] == [1, 2, 3, 4]
         with pytest.raises(SessionBusyError):
             runner.run(**KEY, message="b").start()
-        end = run_ended("e-other", RunStatus.COMPLETED, 0.0, reason="", error=None)
+        end = run_ended("e-other", Verdict(RunStatus.COMPLETED), 0.0)
         other.append(stream, [end], token=taken.token, release=True)
         assert runner.run(**KEY, message="b").answer(30) == "two"
 
@@ -81,6 +83,24 @@ def test_a_run_that_has_no_end_yet_stands_in_the_index_of_open_runs() -> None:
         run.result(30)
         assert log.index(OPEN_RUNS) == []
         assert [entry.key for entry in log.index(SESSIONS)] == [(APP, "u", "s")]
+
+
+def test_a_run_that_was_released_gets_no_second_end_from_another_runners_cancel() -> None:
+    gate, log = Gate(), MemoryEventLog()
+    runner = Runner(app_with(ScriptedModel(text(gate, "one"))), log=log)
+    run = runner.run(**KEY, message="a").start()
+    gate.arrived()
+    runner.close(grace=0, runs="release")
+    gate.open()
+    before = records(log)
+    with Runner(app_with(ScriptedModel()), log=MemoryEventLog(share=log)) as other:
+        receipts = [other.cancel(**KEY), other.cancel(**KEY, invocation_id=run.invocation_id, take_over=True)]
+        statuses = [one.status for one in other.sessions.runs(**KEY)]
+
+    assert {receipt.outcome for receipt in receipts} == {CancelOutcome.ALREADY_ENDED}
+    assert statuses == [run.result(0).status] == [RunStatus.INTERRUPTED]
+    assert records(log) == before
+    assert [entry.key for entry in log.index(OPEN_RUNS)] == [(APP, "u", "s", run.invocation_id)]
 
 
 def test_runners_that_take_turns_on_one_session_do_not_get_into_each_others_way() -> None:
@@ -118,6 +138,6 @@ def test_an_end_that_is_owed_by_a_session_that_was_taken_over_meanwhile_stops_no
         runner.run(**KEY, message="a").result(30)
         stream = log.streams()[0]
         taken = other.append(stream, [run_started("e-other", 0.0)], claim=True, take_over=True)
-        end = run_ended("e-other", RunStatus.COMPLETED, 0.0, reason="", error=None)
+        end = run_ended("e-other", Verdict(RunStatus.COMPLETED), 0.0)
         other.append(stream, [end], token=taken.token, release=True)
         assert runner.run(**KEY, message="b").answer(30) == "two"

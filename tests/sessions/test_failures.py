@@ -5,7 +5,7 @@ from typing import Any
 import pykka
 import pytest
 
-from apps import KEY, app_of, app_with, kinds, runs_in_order
+from apps import KEY, Slow, app_of, app_with, kinds, runs_in_order
 from intermission import (
     AgentContext,
     BaseAgent,
@@ -18,14 +18,14 @@ from intermission import (
 from intermission.agents.effects import Steps
 from intermission.kernel.actor import ActorCrashError
 from intermission.models import ModelRequest, ModelResponse
-from intermission.testing import FaultyLog, Gate, ScriptedModel, text
+from intermission.testing import FaultyLog, Gate, ScriptedModel
 from intermission_storage import MemoryEventLog
 
 
 @pytest.mark.parametrize("kind", ["event", "run_ended"])
 def test_an_error_that_no_log_should_raise_fails_the_run_and_not_the_session(kind: str) -> None:
     gate, log = Gate(), FaultyLog()
-    with Runner(app_with(ScriptedModel(text(gate, "one"), "two")), log=log) as runner:
+    with Runner(app_of(Slow(gate)), log=log) as runner:
         run = runner.run(**KEY, message="a").start()
         waiting = runner.run(**KEY, message="b").start()
         log.refuse(kind, ZeroDivisionError("a bug in a log"))
@@ -87,7 +87,7 @@ def test_a_clock_that_raises_fails_the_run_wherever_it_does(readings: int) -> No
 @pytest.mark.parametrize("kind", ["event", "run_ended"])
 def test_a_base_exception_below_the_session_fails_the_run_and_not_the_session(kind: str) -> None:
     gate, log = Gate(), FaultyLog()
-    with Runner(app_with(ScriptedModel(text(gate, "one"), "two")), log=log) as runner:
+    with Runner(app_of(Slow(gate)), log=log) as runner:
         run = runner.run(**KEY, message="a").start()
         log.refuse(kind, KeyboardInterrupt())
         gate.open()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apps import APP, KEY, app_of, app_with, kinds, records, runs_in_order
+from apps import APP, KEY, Slow, app_of, app_with, kinds, records, runs_in_order
 from intermission import (
     AgentContext,
     BaseAgent,
@@ -23,11 +23,12 @@ from scale import rounds
 
 
 def test_an_event_whose_append_fails_is_never_shown() -> None:
-    log, shown = FaultyLog(), list[Event]()
-    with Runner(app_with(ScriptedModel("Hello")), log=log) as runner:
-        run = runner.run(**KEY, message="hi")
+    gate, log, shown = Gate(), FaultyLog(), list[Event]()
+    with Runner(app_of(Slow(gate)), log=log) as runner:
+        run = runner.run(**KEY, message="a")
         run.start()
         log.refuse("event", LogFullError("no room"))
+        gate.open()
         with pytest.raises(LogFullError):
             shown.extend(run)
 
@@ -36,20 +37,20 @@ def test_an_event_whose_append_fails_is_never_shown() -> None:
 
 
 def test_an_event_is_not_shown_while_its_append_is_under_way() -> None:
-    log, model_gate, shown = FaultyLog(), Gate(), list[Event]()
-    with Runner(app_with(ScriptedModel(text(model_gate, "Hello"))), log=log) as runner:
-        run = runner.run(**KEY, message="hi").start()
+    log, gate, shown = FaultyLog(), Gate(), list[Event]()
+    with Runner(app_of(Slow(gate)), log=log) as runner:
+        run = runner.run(**KEY, message="a").start()
         append = log.hold("event")
         consumer = threading.Thread(target=lambda: shown.extend(run))
         consumer.start()
-        model_gate.open()
+        gate.open()
         append.arrived()
         before = list(shown)
         append.open()
         consumer.join(30)
 
     assert before == []
-    assert [event.text for event in shown] == ["Hello"]
+    assert [event.text for event in shown] == ["one"]
 
 
 def test_every_shown_event_but_partials_is_in_the_log_with_its_number() -> None:
@@ -108,7 +109,7 @@ def test_a_result_is_there_only_after_the_end_is_stored() -> None:
     with Runner(app_with(ScriptedModel("Hello")), log=log) as runner:
         run = runner.run(**KEY, message="hi").start()
         end.arrived()
-        assert run.state == "running"
+        assert run.state == "ending"
         assert run.status is None
         with pytest.raises(TimeoutError, match="it goes on"):
             run.result(timeout=0)
@@ -141,7 +142,7 @@ def test_a_run_whose_beginning_cannot_be_stored_does_not_start() -> None:
             run.start()
         with pytest.raises(LogFullError):
             run.result()
-        assert run.invocation_id is None
+        assert run.status is RunStatus.FAILED
         assert model.requests == []
         assert kinds(log) == []
         assert runner.run(**KEY, message="b").answer() == "Hello"

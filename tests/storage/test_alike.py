@@ -37,6 +37,7 @@ APPENDS = st.fixed_dictionaries(
         "release": st.booleans(),
         "put": KEYS,
         "drop": KEYS,
+        "also": st.sampled_from([None, *STREAMS]),
     }
 )
 DELETES = st.fixed_dictionaries(
@@ -107,12 +108,14 @@ class Double:
         return self._append(log, **step)
 
     def _append(
-        self, log: EventLog, *, stream: str, count: int, put: Any, drop: Any, **options: Any
+        self, log: EventLog, *, stream: str, count: int, put: Any, drop: Any, also: Any, **options: Any
     ) -> Appended:
         records = [Record(Kind.EVENT, {"n": self.count + number}) for number in range(count)]
         self.count += count
         entries = [IndexEntry("i", key, {"n": self.count}) for key in put]
         gone = [IndexEntry("i", key) for key in drop]
+        if also is not None:
+            options["also"] = {also: [Record(Kind.EVENT, {"also": self.count})]}
         appended = log.append(stream, records, put=entries, drop=gone, **options)
         if appended.token is not None:
             self.tokens.append(appended.token)

@@ -143,6 +143,23 @@ def test_two_processes_that_both_grow_the_map_lose_nothing(tmp_path: Path) -> No
         assert sorted(numbers(log.read("both"))) == sorted([*range(0, count, 5)] * 2)
 
 
+def test_what_goes_to_other_streams_stays_with_its_batch_when_batches_are_tried_alone(
+    tmp_path: Path,
+) -> None:
+    outcomes = Outcomes()
+    with LmdbEventLog(tmp_path / "log", map_size=SMALL, max_size=LIMIT) as log:
+        gate = hold(log)
+        for number, (name, size) in enumerate({"a": 10, "large": 2 * LIMIT, "b": 10}.items()):
+            also = {"shared": [event(number, 10)]}
+            log.submit(name, [event(0, size)], outcomes.of(name), also=also)
+        log.submit("c", [event(0, 10)], outcomes.of("c"), also={"shared": [event(3, 2 * LIMIT)]})
+        gate.open()
+    assert outcomes.errors() == {"large": "LogFullError", "c": "LogFullError"}
+    with LmdbEventLog(tmp_path / "log") as log:
+        assert numbers(log.read("shared")) == [0, 2]
+        assert sorted(log.streams()) == ["a", "b", "gate", "shared"]
+
+
 @pytest.mark.scenario("E7")
 def test_a_full_disk_refuses_appends_and_the_log_goes_on_when_there_is_room(tmp_path: Path) -> None:
     with Child("full_disk", tmp_path, before=OWN_MOUNTS) as child:

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import Any, TypedDict
 
-from intermission import App, BaseAgent, LlmAgent
+from intermission import AgentContext, App, BaseAgent, Content, LlmAgent
+from intermission.agents.effects import Call, Steps
 from intermission.keys import SessionKey
 from intermission.models import Model
+from intermission.testing import Gate
 from intermission_storage import EventLog, Record
 
-__all__ = ["APP", "KEY", "Key", "app_of", "app_with", "kinds", "records", "runs_in_order"]
+__all__ = ["APP", "KEY", "Key", "Slow", "app_of", "app_with", "kinds", "records", "runs_in_order"]
 
 APP = "app"
 
@@ -31,6 +33,24 @@ def app_of(agent: BaseAgent) -> App:
 def app_with(model: Model, *tools: Callable[..., Any]) -> App:
     """An app of one LLM agent."""
     return app_of(LlmAgent("agent", model, tools=tools))
+
+
+class Slow(BaseAgent):
+    """Waits at a gate, if its user says "a", and says "one"; otherwise it says "two".
+
+    It does not tell its end, so what it says and the end of its run are two commits.
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        super().__init__("slow")
+        self.gate = gate
+
+    def run(self, context: AgentContext) -> Steps:
+        """See `BaseAgent.run`."""
+        first = context.events[-1].text == "a"
+        if first:
+            yield Call(self.gate.wait)
+        yield context.event(self.name, content=Content.model("one" if first else "two"))
 
 
 def records(log: EventLog, user_id: str = "u", session_id: str = "s") -> list[Record]:

@@ -59,6 +59,14 @@ class _ComparesTheNumberTooEarly(Broken):
             done(ConflictError(stream, expected=expected, actual=actual))
 
 
+@_noticed_by("test_what_is_for_other_streams_is_refused_with_its_batch")
+class _WritesToOtherStreamsFirst(Broken):
+    def submit(self, stream: str, records: Sequence[Record], done: Done, **options: Any) -> None:
+        for other, more in options.pop("also", {}).items():
+            super().submit(other, more, lambda _: None)
+        super().submit(stream, records, done, **options)
+
+
 @_noticed_by("test_batches_of_many_threads_are_numbered_without_a_gap_and_stay_whole")
 class _AppendsRecordByRecord(Broken):
     def submit(self, stream: str, records: Sequence[Record], done: Done, **options: Any) -> None:

@@ -1,5 +1,8 @@
+import asyncio
+import concurrent.futures
 import datetime
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +13,19 @@ from pydantic import Field
 
 import tree
 from intermission import FunctionTool, ToolContext
+from intermission.kernel.scope import CancelScope
+from intermission.state import State
 from intermission.tools import ToolArgumentError
 
-CONTEXT = ToolContext(function_call_id="c1", invocation_id="e-1", user_id="u", session_id="s")
+CONTEXT = ToolContext(
+    function_call_id="c1",
+    invocation_id="e-1",
+    user_id="u",
+    session_id="s",
+    state=State(dict),
+    cancellation=CancelScope.child_of(None),
+    request_stop=lambda reason: None,
+)
 
 
 def ship(order_id: str, count: Annotated[int, Field(description="How many.", ge=1)] = 1) -> dict[str, Any]:
@@ -135,11 +148,76 @@ class threading_lock:
     pass
 
 
-def test_a_coroutine_function_is_refused_when_the_tool_is_built() -> None:
-    async def later() -> None: ...
+def awaited(result: Any) -> Any:
+    """What an async tool answers."""
+    assert inspect.isawaitable(result)
 
-    with pytest.raises(TypeError, match="'later' is async"):
-        FunctionTool(later)
+    async def wait() -> Any:
+        return await result
+
+    return asyncio.run(wait())
+
+
+def test_an_async_function_checks_its_arguments_at_once_and_answers_when_it_is_awaited() -> None:
+    async def weigh(item: str) -> Any:
+        """Weigh."""
+        await asyncio.sleep(0)
+        return {"item": item, "sent": datetime.date(2026, 1, 2)}
+
+    tool = FunctionTool(weigh)
+
+    assert tool.is_async
+    assert tool.declaration.description == "Weigh."
+    with pytest.raises(ToolArgumentError, match="item: Field required"):
+        tool.call({}, CONTEXT)
+    assert awaited(tool.call({"item": "box"}, CONTEXT)) == {"item": "box", "sent": "2026-01-02"}
+
+
+def test_a_plain_function_may_return_an_awaitable() -> None:
+    async def later() -> float:
+        return 1.5
+
+    def weigh() -> Any:
+        return later()
+
+    tool = FunctionTool(weigh)
+
+    assert not tool.is_async
+    assert awaited(tool.call({}, CONTEXT)) == {"result": 1.5}
+
+
+def test_a_partial_of_an_async_function_and_an_object_with_an_async_call_are_async() -> None:
+    async def weigh(item: str, unit: str) -> str:
+        return f"{item} in {unit}"
+
+    class Scales:
+        async def __call__(self, item: str) -> str:
+            return item
+
+    assert FunctionTool(functools.partial(weigh, unit="kg"), name="weigh").is_async
+    tool = FunctionTool(Scales(), name="scales")
+    assert tool.is_async
+    assert awaited(tool.call({"item": "box"}, CONTEXT)) == {"result": "box"}
+
+
+def test_a_future_of_a_thread_pool_is_waited_for() -> None:
+    future: concurrent.futures.Future[int] = concurrent.futures.Future()
+
+    def weigh() -> Any:
+        return future
+
+    result = FunctionTool(weigh).call({}, CONTEXT)
+    future.set_result(3)
+
+    assert awaited(result) == {"result": 3}
+
+
+def test_an_async_generator_is_refused_when_the_tool_is_built() -> None:
+    async def several() -> Any:
+        yield 1
+
+    with pytest.raises(TypeError, match="'several' is an async generator"):
+        FunctionTool(several)
 
 
 def test_a_callable_without_a_name_must_be_given_one() -> None:

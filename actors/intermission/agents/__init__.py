@@ -2,7 +2,18 @@
 
 from intermission.agents.app import App
 from intermission.agents.base import AgentContext, BaseAgent
-from intermission.agents.effects import CallModel, CallTools, Emit
+from intermission.agents.effects import Call, CallModel, CallTools, Emit, Fork, RunAgent
 from intermission.agents.llm import LlmAgent
 
-__all__ = ["AgentContext", "App", "BaseAgent", "CallModel", "CallTools", "Emit", "LlmAgent"]
+__all__ = [
+    "AgentContext",
+    "App",
+    "BaseAgent",
+    "Call",
+    "CallModel",
+    "CallTools",
+    "Emit",
+    "Fork",
+    "LlmAgent",
+    "RunAgent",
+]

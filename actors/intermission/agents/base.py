@@ -6,8 +6,10 @@ from typing import Any
 
 from intermission.agents.effects import Steps
 from intermission.config import RunConfig
-from intermission.events import Event
+from intermission.events import Event, OpenEvent, new_event_id
 from intermission.kernel.clock import Clock
+from intermission.kernel.scope import CancelScope
+from intermission.state import State
 
 __all__ = ["AgentContext", "BaseAgent", "check_name"]
 
@@ -36,6 +38,9 @@ class AgentContext:
         config: The run's settings.
         events: The session's events so far, oldest first, this run's own among them as they are stored.
         clock: The run's time.
+        state: The session's state. What the agent changes travels with its next event that is stored.
+        cancellation: Cancelled when the run is; an agent that does long work between two effects looks at it.
+        branch: Names of the parallel branches that the agent is on, joined by dots; `None` on none.
     """
 
     invocation_id: str
@@ -44,10 +49,15 @@ class AgentContext:
     config: RunConfig
     events: Sequence[Event]
     clock: Clock
+    state: State
+    cancellation: CancelScope
+    branch: str | None = None
 
     def event(self, author: str, **fields: Any) -> Event:
-        """Return a new event of this run, stamped now; `fields` are those of `Event`."""
-        return Event(invocation_id=self.invocation_id, author=author, timestamp=self.clock.time(), **fields)
+        """Return a new event of this run and branch, stamped now; `fields` are those of `Event`."""
+        fields.setdefault("branch", self.branch)
+        name = fields.pop("id", None) or new_event_id()
+        return OpenEvent(name, self.invocation_id, author, self.clock.time(), **fields).freeze()
 
 
 class BaseAgent:

@@ -25,18 +25,21 @@ def conversation(events: Iterable[Event]) -> tuple[Content, ...]:
     for event in events:
         if event.partial or event.content is None:
             continue
-        if event.function_responses:
-            answers = {response.id: response for response in event.function_responses}
+        parts = event.content.parts
+        if not open_calls and len(parts) == 1 and parts[0].text is not None and not parts[0].thought:
+            contents.append(event.content)  # nearly all events are this one
+            continue
+        responses = event.content.function_responses
+        if responses:
+            answers = {response.id: response for response in responses}
             contents += _answered(open_calls, answers)
             open_calls = []
-        spoken = tuple(
-            part for part in event.content.parts if not part.thought and part.function_response is None
-        )
+        spoken = tuple(part for part in parts if not part.thought and part.function_response is None)
         if not spoken:
             continue
         contents += _answered(open_calls, {})
-        contents.append(Content(event.content.role, spoken))
-        open_calls = list(event.function_calls)
+        contents.append(event.content if len(spoken) == len(parts) else Content(event.content.role, spoken))
+        open_calls = list(event.content.function_calls)
     return (*contents, *_answered(open_calls, {}))
 
 

@@ -1,12 +1,12 @@
-"""The effects that an agent yields: it says what is to be done, the run's driver does it.
+"""The effects that an agent yields: it says what is to be done, the run's strand does it.
 
 An agent's generator has no thread and does no I/O, so it can be tested with plain lists. The helpers are
 for `yield from`: they give each effect's answer its type.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from intermission.content import FunctionCall, FunctionResponse
 from intermission.events import Event
@@ -14,11 +14,15 @@ from intermission.models.base import Model, ModelRequest, ModelResponse
 from intermission.tools.base import Tool
 
 __all__ = [
+    "Call",
     "CallModel",
     "CallTools",
     "Effect",
     "Emit",
+    "Fork",
     "Generated",
+    "RunAgent",
+    "Runnable",
     "Steps",
     "call_model",
     "call_tools",
@@ -28,9 +32,23 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Show `event`; one that is not partial is stored first. The answer is the event, with its number."""
+    """Show `event`; one that is not partial is stored first. The answer is the event, with its number.
+
+    Attributes:
+        event: What happened.
+        last: The agent promises that nothing follows. The root agent's last event is stored together with
+            the end of the run.
+        starts_calls: The agent promises to yield `CallTools` for the event's calls next. That they begin is
+            then stored together with the event.
+        calls_model: The agent promises to yield `CallModel` next, and to do nothing before. If the run's
+            `overlap_model_calls` allows it, the model is asked while the event is being stored: the answer is
+            then the event without its number, and an error of the log is raised at the `yield` of the call.
+    """
 
     event: Event
+    last: bool = False
+    starts_calls: bool = False
+    calls_model: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +68,48 @@ class CallTools:
     tools: Mapping[str, Tool]
 
 
+class Runnable(Protocol):
+    """An agent, as an effect names it: `BaseAgent`."""
+
+    @property
+    def name(self) -> str:
+        """The agent's name."""
+        ...
+
+    def run(self, context: Any, /) -> "Steps":
+        """See `BaseAgent.run`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunAgent:
+    """Run another agent to its end, on this one's branch. The answer is `None`."""
+
+    agent: Runnable
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Run agents at the same time, each on a branch of its own, to the end of all. The answer is `None`.
+
+    The first error of one ends the others, and is raised here once they have left.
+    """
+
+    agents: Sequence[Runnable]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Call a function that may block. The answer is what it returns."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+
+    def __init__(self, function: Callable[..., Any], *args: Any) -> None:
+        object.__setattr__(self, "function", function)
+        object.__setattr__(self, "args", args)
+
+
 @dataclass(frozen=True, slots=True)
 class Generated:
     """A model's whole response, and how many characters of its text partials have shown."""
@@ -58,16 +118,18 @@ class Generated:
     shown: int
 
 
-Effect: TypeAlias = Event | Emit | CallModel | CallTools
+Effect: TypeAlias = Event | Emit | CallModel | CallTools | RunAgent | Fork | Call
 """What an agent may yield; a plain `Event` means `Emit(event)`."""
 
 Steps: TypeAlias = Generator[Effect, Any, None]
 """What `BaseAgent.run` returns."""
 
 
-def emit(event: Event) -> Generator[Effect, Any, Event]:
-    """Show an event, and return it as it was stored."""
-    return cast(Event, (yield Emit(event)))
+def emit(
+    event: Event, *, last: bool = False, starts_calls: bool = False, calls_model: bool = False
+) -> Generator[Effect, Any, Event]:
+    """Show an event, and return it as it was stored. The flags are those of `Emit`."""
+    return cast(Event, (yield Emit(event, last=last, starts_calls=starts_calls, calls_model=calls_model)))
 
 
 def call_model(model: Model, request: ModelRequest, author: str) -> Generator[Effect, Any, Generated]:

@@ -1,6 +1,5 @@
 """`LlmAgent`: asks a model, runs the tools that it calls, asks again, until it answers."""
 
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,8 +7,9 @@ from typing import Any
 from intermission.agents.base import AgentContext, BaseAgent
 from intermission.agents.contents import conversation
 from intermission.agents.effects import Steps, call_model, call_tools, emit
-from intermission.content import Content, Part
+from intermission.content import Content, FunctionCall, Part
 from intermission.events import Usage
+from intermission.ids import new_hex
 from intermission.models.base import Model, ModelRequest
 from intermission.tools.base import Tool
 from intermission.tools.function import FunctionTool
@@ -61,12 +61,13 @@ class LlmAgent(BaseAgent):
                 usage=generated.response.usage or Usage(complete=False),
                 shown=generated.shown,
             )
-            yield from emit(answer)
             if not answer.function_calls:
+                yield from emit(answer, last=True)
                 return
+            yield from emit(answer, starts_calls=True)
             responses = yield from call_tools(answer.function_calls, self.tools)
             parts = tuple(Part(function_response=response) for response in responses)
-            yield from emit(context.event(self.name, content=Content("user", parts)))
+            yield from emit(context.event(self.name, content=Content("user", parts)), calls_model=True)
 
     def _request(self, context: AgentContext) -> ModelRequest:
         return ModelRequest(
@@ -79,12 +80,19 @@ class LlmAgent(BaseAgent):
 
 def _with_call_ids(content: Content) -> Content:
     # Providers repeat ids and leave them out, so a call's id is never theirs.
+    if type(content.parts) is tuple and not content.function_calls:
+        return content
     return Content(
         content.role,
         tuple(
             part
             if part.function_call is None
-            else replace(part, function_call=replace(part.function_call, id=f"call-{uuid.uuid4().hex}"))
+            else replace(
+                part,
+                function_call=FunctionCall(
+                    f"call-{new_hex()}", part.function_call.name, part.function_call.args
+                ),
+            )
             for part in content.parts
         ),
     )

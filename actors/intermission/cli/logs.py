@@ -5,7 +5,8 @@ import sys
 
 from intermission.cli.terminal import Screen
 from intermission.errors import SessionNotFoundError
-from intermission.sessions import Sessions
+from intermission.keys import SessionKey
+from intermission.sessions.reading import stored_events
 from intermission.sessions.records import SESSIONS
 from intermission_storage import LmdbEventLog, export, verify
 
@@ -47,7 +48,7 @@ def show_events(path: str, app: str, user: str, session: str, after: int) -> int
     """Write the stored events of a session as lines of JSON, in the form of ADK's clients."""
     with LmdbEventLog(path, read_only=True) as log:
         try:
-            events = Sessions(app, log).events(user_id=user, session_id=session, after=after)
+            events = stored_events(log, SessionKey(app, user, session), after=after)
         except SessionNotFoundError as error:
             sys.stderr.write(f"{error}\n")
             return 1

@@ -1,67 +1,56 @@
-"""`AgentActor`: drives the agent of one run, and asks the session to store what it says."""
+"""`AgentActor`: the mailbox of one run. It starts the run's strand, and takes stops and pills at once."""
 
-import pykka
+from contextlib import suppress
 
-from intermission.agents.base import AgentContext, BaseAgent
-from intermission.events import Event
-from intermission.kernel.actor import Actor, ActorCrashError
-from intermission.messages import AgentDone, Append, Begin
-from intermission.runs.driver import Driver
-from intermission.runs.lifecycle import Lifecycle, RunOver
+from intermission.agents.base import BaseAgent
+from intermission.kernel.actor import Actor
+from intermission.messages import PoisonPill, Stop
+from intermission.runs.environment import Environment
+from intermission.runs.line import Line
+from intermission.runs.messages import AgentDone, Begin
+from intermission.runs.result import CancelSource, RunStatus
+from intermission.runs.signals import RunOver
+from intermission.runs.strand import Strand
 
 __all__ = ["AgentActor"]
 
 
 class AgentActor(Actor):
-    """The actor of one run: it handles one `Begin`, and stops when the agent is done.
+    """The actor of one run, from its durable beginning to its end.
 
-    Model and tools are called on its thread; all that is stored, the session stores.
+    It holds no thread and drives nothing: workers drive the strands, and the run's scope reaches all of
+    them, so whatever arrives here is done at once, however busy the agent is.
     """
 
-    def __init__(
-        self,
-        run: Lifecycle,
-        agent: BaseAgent,
-        context: AgentContext,
-        session: "pykka.ActorRef[Actor]",
-    ) -> None:
+    def __init__(self, environment: Environment, agent: BaseAgent) -> None:
         super().__init__()
-        self._run = run
-        self._session = session
-        self._invocation_id = context.invocation_id
-        self._driver = Driver(agent, context, show=run.show, store=self._store)
+        self._environment = environment
+        self._agent = agent
 
     def on_receive(self, message: object) -> None:
-        """Handle `Begin`."""
-        if not isinstance(message, Begin):
-            raise TypeError(f"an agent actor takes Begin, not {message!r}")
-        try:
-            self._tell_session(AgentDone(self._invocation_id, self._drive()))
-        except RunOver:
-            pass  # the session has ended the run already, and knows all that there is to know
-        finally:
-            self.stop()
+        """Handle `Begin`, `Stop` and `PoisonPill`."""
+        run = self._environment.run
+        if type(message) is Begin:
+            context, scope = self._environment.context(), self._environment.scope
+            Strand(self._environment, self._agent, context, scope, self._finished, root=True).start()
+            return
+        match message:
+            case Stop(reason, invocation_id) if invocation_id in {None, run.invocation_id}:
+                run.request_stop(reason)
+            case PoisonPill(reason, invocation_id) if invocation_id in {None, run.invocation_id}:
+                run.cancel(CancelSource.ADMIN, reason)
+            case Stop() | PoisonPill():
+                pass  # for another run: a late one must not hit this
+            case _:
+                raise TypeError(f"an agent actor takes Begin, Stop or PoisonPill, not {message!r}")
 
-    def _drive(self) -> Exception | None:
-        try:
-            self._driver.drive()
-        except RunOver:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the run must come to an end
-            return error
-        except BaseException as error:  # noqa: BLE001 - see the next line
-            # A SystemExit of user code must not leave through the caller who reads the run's error.
-            return ActorCrashError.of("user code", error)
-        return None
-
-    def _store(self, event: Event) -> Event:
-        stored = self._run.promise()
-        self._tell_session(Append(self._invocation_id, event, stored))
-        return stored.wait()
-
-    def _tell_session(self, message: Append | AgentDone) -> None:
-        try:
-            self._session.tell(message)
-        except pykka.ActorDeadError:
-            # A session ends its run before it stops, so there is nobody left to work for.
-            raise RunOver from None
+    def _finished(self, strand: Line, error: Exception | None) -> None:
+        run = self._environment.run
+        stopped = (run.stop_requested or "") if strand.stopped else None
+        scope = self._environment.scope
+        if error is None and scope.cancelled and run.verdict is None:
+            run.cancel(CancelSource.CALLER, scope.reason)  # by the agent, which was given the run's scope
+        if error is None and run.verdict is not None and run.verdict.status is RunStatus.COMPLETED:
+            return  # by the last event, which the session has stored with the end
+        with suppress(RunOver):  # the session has ended the run already, and knows all that there is to know
+            self._environment.tell(AgentDone(run, error, stopped, strand.owed))

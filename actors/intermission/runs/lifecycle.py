@@ -1,19 +1,31 @@
-"""`Lifecycle`: where a run stands. The caller's handle, the session and the agent share it."""
+"""`Lifecycle`: where a run stands. The caller's handle, the session and the strands share it."""
 
+import contextvars
 import threading
-from collections import deque
-from collections.abc import Callable
-from typing import TypeAlias
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Protocol
 
-from intermission.config import RunConfig
+from intermission.config import OnConsumerLost, RunConfig
 from intermission.content import Content
-from intermission.errors import AlreadyConsumedError
+from intermission.errors import RunTimeoutError
 from intermission.events import Event
-from intermission.kernel.promise import Promise
+from intermission.ids import new_id
+from intermission.kernel.scope import CancelScope
+from intermission.kernel.timer import TimerHandle
 from intermission.keys import SessionKey
-from intermission.runs.result import RunResult, RunStatus
+from intermission.runs.consumers import Consumers
+from intermission.runs.receipt import CancelOutcome
+from intermission.runs.result import CancelSource, RunResult, RunStatus, Verdict
+from intermission.runs.services import Services
+from intermission.runs.stream import Author, ReadBack, Stream
+from intermission.runs.work import Work
+from intermission.state import TEMP
 
-__all__ = ["Deliver", "Lifecycle", "RunOver", "RunState"]
+__all__ = ["Lifecycle", "Port", "RunState"]
 
 
 class RunState:
@@ -22,164 +34,364 @@ class RunState:
     CREATED = "created"
     QUEUED = "queued"
     RUNNING = "running"
+    ENDING = "ending"
     ENDED = "ended"
 
 
-class RunOver(BaseException):
-    """A signal, not an error: the run has ended meanwhile, and whoever still works for it leaves.
+class Port(Protocol):
+    """The way from a run to its session, whatever actor that is at the moment."""
 
-    Agents do not get to see it.
-    """
+    def deliver(self, run: "Lifecycle") -> None:
+        """Hand the run to its session; raises if the session takes no more."""
+        ...
 
-
-Deliver: TypeAlias = "Callable[[Lifecycle], None]"
-"""Hands a run to its session; raises if the session takes no more."""
+    def cancel(self, run: "Lifecycle") -> None:
+        """Tell the session to look at the run's slot."""
+        ...
 
 
 class Lifecycle:
-    """One run's state, its stream of events and its result, behind one lock.
+    """One run's state, its stop slot, its streams and its result, behind one lock.
 
-    The states only go forward: created, queued, running, ended. The session moves it on; the handle
-    waits; the agent asks it for the promises of its appends, so that none is left waiting at the end.
+    The states only go forward. The slot, `verdict`, is written once: by whoever cancels, or by the session
+    with the end that the run chose. Who finds it written acts on what is there. A request to stop stands
+    beside the slot, so that a stopping run can still be cancelled.
+
+    The lock is re-entrant, for a signal handler may cancel a run in the middle of any of these methods.
     """
 
-    def __init__(self, key: SessionKey, message: Content, config: RunConfig, deliver: Deliver) -> None:
+    def __init__(
+        self,
+        key: SessionKey,
+        message: Content,
+        config: RunConfig,
+        services: Services,
+        port: Port,
+        read_back: ReadBack,
+        *,
+        state_delta: Mapping[str, Any] | None = None,
+    ) -> None:
         self.key = key
         self.message = message
         self.config = config
+        self.state_delta = dict(state_delta or {})
+        self.context = contextvars.copy_context()
         self.invocation_id: str | None = None
-        self._deliver = deliver
-        self._changed = threading.Condition()
+        self.scope: CancelScope | None = None  # made at the start
+        self.work = Work()
+        # How to give up each open tool call, by its id.
+        self.calls: dict[str, Callable[[str, str], bool]] = {}
+        self.stream = Stream(read_back)
+        self.requested: float | None = None  # when the cancel came, also one that was too late
+        self.cancel_source: CancelSource | None = None
+        self.cancel_reason = ""
+        self.acknowledged: float | None = None
+        # Weakly: a circle would leave each run to the garbage collection. Others hold one that is under way.
+        self.consumers = Consumers(services.dispatcher, partial(_abandoned, weakref.ref(self)))
+        self.services = services
+        self._port = port
+        self._lock = threading.RLock()
+        # Made by who waits; apart, so that who waits for the end is not woken by the beginning.
+        self._admission: threading.Condition | None = None
+        self._ending: threading.Condition | None = None
         self._state = RunState.CREATED
+        self._verdict: Verdict | None = None
+        self._stop: str | None = None
         self._taken = False
         self._admitted = False
-        self._stream: deque[Event] = deque()
         self._consumed = False
-        self._append: Promise[Event] | None = None
         self._result: RunResult | None = None
+        self._streams: tuple[Stream, ...] = (self.stream,)
+        self._speaking: set[Author] = set()  # whose message has partials, but is not whole yet
+        self._last_shown = 0
+        self._deadline: TimerHandle | None = None
+        self._listeners: list[Callable[[], None]] = []
 
-    # What the caller's handle asks.
+    # What anybody may ask.
+
+    @property
+    def stored_delta(self) -> dict[str, Any]:
+        """The changes of the state that come with the message, but for those that only the run sees."""
+        return {key: value for key, value in self.state_delta.items() if not key.startswith(TEMP)}
 
     @property
     def state(self) -> str:
         """One of `RunState`."""
-        with self._changed:
-            return self._state
+        return self._state
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the slot holds."""
+        return self._verdict
+
+    @property
+    def stop_requested(self) -> str | None:
+        """The reason of the first request to stop; `None` if there was none."""
+        return self._stop
 
     @property
     def result(self) -> RunResult | None:
         """The result, `None` before the end."""
-        with self._changed:
-            return self._result
+        return self._result
 
-    def start(self, timeout: float | None = None) -> bool:
-        """Hand the run to its session, and return when the session has admitted it.
+    @property
+    def admitted(self) -> bool:
+        """Whether the session has taken the run: it waits behind another, or its beginning is durable."""
+        return self._admitted
 
-        It is handed over again if that is not known to have happened: a Ctrl-C may have come between. The
-        session takes a run once.
+    @property
+    def last_shown(self) -> int:
+        """The number of the last event that was shown, 0 if none was."""
+        return self._last_shown
+
+    # What the caller's handle does.
+
+    def start(self, parent: CancelScope | None = None) -> None:
+        """Hand the run to its session, once, and return at once.
+
+        It is handed over again if that is not known to have happened: a Ctrl-C may have come between any two
+        steps. The session takes a run once.
 
         Args:
-            timeout: Seconds to wait for the session; `None` waits as long as it takes.
+            parent: The scope of the call that will wait for the run, and takes it along when cancelled.
+        """
+        with self._lock:
+            if self._state == RunState.CREATED and self._verdict is None:
+                self.invocation_id = f"e-{new_id()}"
+                self.scope = CancelScope.child_of(parent, host=self.work.with_hooks(self.services.scopes))
+                if parent is not None:
+                    self.scope.on_cancel_now(partial(self._follow, parent))
+                self._state = RunState.QUEUED
+            if self._state == RunState.QUEUED and self._deadline is None and self.config.timeout is not None:
+                with suppress(RuntimeError):  # the runner is closed, as the session will say
+                    self._deadline = self.services.timer.call_later(self.config.timeout, self._expire)
+            must_deliver = not self._taken and self._state in {RunState.QUEUED, RunState.ENDING}
+        if must_deliver:
+            try:
+                self._port.deliver(self)
+            except Exception as error:  # noqa: BLE001 - it is raised to everybody who starts the run
+                if self.take():
+                    verdict = self.decide(Verdict(RunStatus.FAILED, error=error))
+                    self.end(
+                        RunResult(
+                            status=verdict.status,
+                            error=verdict.error,
+                            reason=verdict.reason,
+                            invocation_id=self.invocation_id,
+                        )
+                    )
 
-        Returns:
-            Whether the session has admitted it in time.
+    def cancel(
+        self, source: CancelSource, reason: str = "", *, error: Exception | None = None
+    ) -> CancelOutcome:
+        """Set the slot, cancel the scope down to the wire, and tell the session, on the caller's thread.
+
+        Each call does all the steps again: they change nothing the second time, and the first call may have
+        been interrupted between two of them.
+        """
+        with self._lock:
+            if self.requested is None:
+                self.requested = time.monotonic()
+                self.cancel_source, self.cancel_reason = source, reason
+            if self._state == RunState.ENDED:
+                return CancelOutcome.ALREADY_ENDED
+            status = RunStatus.EXPIRED if source is CancelSource.DEADLINE else RunStatus.CANCELLED
+            if self._verdict is None:
+                self._verdict = Verdict(status, source, reason, error)
+            verdict = self._verdict
+            if verdict.finishing:
+                return CancelOutcome.ALREADY_ENDING
+            cold = self._state == RunState.CREATED
+            if not cold:
+                self._state = RunState.ENDING
+        if self.scope is not None:
+            self.scope.cancel(verdict.reason, source=verdict.source)
+        if cold:
+            self.end(RunResult(status=verdict.status, reason=verdict.reason))
+        else:
+            self._port.cancel(self)
+        # A cancel that comes after the deadline helps the run to its end, but does not make it its own.
+        return CancelOutcome.ACCEPTED if verdict.status is status else CancelOutcome.ALREADY_ENDING
+
+    def fail(self, error: Exception) -> None:
+        """End the run `failed`, unless its end is decided."""
+        verdict = self.decide(Verdict(RunStatus.FAILED, error=error))
+        if verdict.error is error and self.scope is not None and self._result is None:
+            self.scope.cancel(f"the run failed: {type(error).__name__}")
+            self._port.cancel(self)
+
+    def request_stop(self, reason: str = "") -> None:
+        """Ask the run to end after the step in hand. The first reason stands; an ended run is not touched."""
+        with self._lock:
+            if self._stop is None and self._state != RunState.ENDED:
+                self._stop = reason
+
+    def wait_admitted(self, timeout: float | None = None) -> bool:
+        """Return whether the session has taken the run, or it has ended, within `timeout` seconds.
 
         Raises:
             Exception: Whatever kept the session from admitting it.
         """
-        with self._changed:
-            if self._state == RunState.CREATED:
-                self._state = RunState.QUEUED
-            must_deliver = not self._taken
-        if must_deliver:
-            try:
-                self._deliver(self)
-            except Exception as error:  # noqa: BLE001 - raised below, to everybody who starts the run
-                if self.take():
-                    self.end(RunResult(status=RunStatus.FAILED, error=error))
-        with self._changed:
-            self._changed.wait_for(lambda: self._admitted or self._result is not None, timeout)
-            if not self._admitted and self._result is not None and self._result.error is not None:
-                raise self._result.error
-            return self._admitted
+        with self._lock:
+            if not (self._admitted or self._result is not None):
+                self._admission = self._admission or threading.Condition(self._lock)
+                self._admission.wait_for(lambda: self._admitted or self._result is not None, timeout)
+            self.raise_refusal()
+            return self._admitted or self._result is not None
 
-    def consume(self) -> None:
-        """Take the one stream of events.
-
-        Raises:
-            AlreadyConsumedError: Somebody has it.
-        """
-        with self._changed:
-            if self._consumed:
-                raise AlreadyConsumedError(
-                    f"the events of run {self.invocation_id or '(not started)'} are iterated already; "
-                    "a run has one stream. Read stored events from runner.sessions.events()."
-                )
-            self._consumed = True
-
-    def next_event(self) -> Event | None:
-        """Return the next event when it is there, `None` when the run has ended and all were returned."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._stream or self._result is not None)
-            return self._stream.popleft() if self._stream else None
+    def raise_refusal(self) -> None:
+        """Raise what kept the session from admitting the run, if something did."""
+        result = self._result
+        if not self._admitted and result is not None and result.status is RunStatus.FAILED and result.error:
+            raise result.error
 
     def wait_ended(self, timeout: float | None) -> RunResult | None:
         """Return the result when it is there, `None` if it is not within `timeout` seconds."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._result is not None, timeout)
+        with self._lock:
+            if self._result is None:
+                self._ending = self._ending or threading.Condition(self._lock)
+                self._ending.wait_for(lambda: self._result is not None, timeout)
             return self._result
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener`, on any thread, when the run is admitted and when it ends; return how to end that.
+
+        It is called at once, too, for what has happened before.
+        """
+        with self._lock:
+            self._listeners.append(listener)
+        listener()
+
+        def forget() -> None:
+            with self._lock:
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
+
+        return forget
+
+    def take_stream(self) -> bool:
+        """Return whether the caller is the first to take the run's stream, and so its consumer."""
+        with self._lock:
+            first, self._consumed = not self._consumed, True
+            return first
+
+    def view(self, read_back: ReadBack, after: int, until: int = 0) -> Stream:
+        """Return a stream of one's own, of the stored events above a number and what follows.
+
+        Args:
+            read_back: Reads the stored events.
+            after: That number.
+            until: The events up to this one are in the log, whether the run has shown them yet or not.
+        """
+        with self._lock:
+            until = max(until, self._last_shown)
+            stream = Stream(read_back, after=after, until=until, begun=self._speaking)
+            if self._result is None:
+                self._streams = (*self._streams, stream)
+            else:
+                stream.close()
+            return stream
+
+    def drop_stream(self, stream: Stream) -> None:
+        """Take a stream away again."""
+        with self._lock:
+            self._streams = tuple(other for other in self._streams if other is not stream)
 
     # What the session does.
 
     def take(self) -> bool:
         """Return whether the caller is the first to take the run, and so the one who has to end it."""
-        with self._changed:
+        with self._lock:
             first, self._taken = not self._taken, True
             return first
 
     def admit(self) -> None:
         """The session has taken the run: it waits behind another, or its beginning is durable."""
-        with self._changed:
+        with self._lock:
             self._admitted = True
-            self._changed.notify_all()
+            if self._admission is not None:
+                self._admission.notify_all()
+        self._tell_listeners()
 
-    def begin(self, invocation_id: str) -> None:
-        """The run's beginning is durable."""
-        with self._changed:
-            self.invocation_id = invocation_id
-            self._state = RunState.RUNNING
-            self._admitted = True
-            self._changed.notify_all()
+    def begin(self, position: int) -> None:
+        """The run's beginning is durable, up to the record of that number, which nobody is shown."""
+        with self._lock:
+            self._last_shown = position
+            self.stream.skip(position)
+            for stream in self._streams:
+                if stream is not self.stream:
+                    stream.owe(position)
+            if self._state == RunState.QUEUED:
+                self._state = RunState.RUNNING
+        self.admit()
 
-    def show(self, event: Event) -> None:
-        """Give an event to whoever iterates the run. After the end nothing is shown."""
-        with self._changed:
-            if self._result is None:
-                self._stream.append(event)
-                self._changed.notify_all()
+    def decide(self, verdict: Verdict) -> Verdict:
+        """Write the slot if it is empty, and return what it holds."""
+        with self._lock:
+            if self._verdict is None:
+                self._verdict = verdict
+                self._state = RunState.ENDING
+            return self._verdict
 
-    def end(self, result: RunResult) -> None:
-        """Close the stream and set the result; an append that still waits is told that the run is over."""
-        with self._changed:
+    def show(self, event: Event, own: Callable[[int], Event] | None = None) -> None:
+        """Give an event to who looks at the run; `own` is as for `Stream.push`. After the end, to nobody."""
+        with self._lock:
             if self._result is not None:
                 return
-            self._result = result
-            self._state = RunState.ENDED
-            waiting, self._append = self._append, None
-            self._changed.notify_all()
-        if waiting is not None:
-            waiting.fail(RunOver())
+            author = (event.author, event.branch)
+            if event.seq is None:
+                if self._verdict is not None and not self._verdict.finishing:
+                    return
+                self._speaking.add(author)
+            else:
+                self._speaking.discard(author)
+                self._last_shown = event.seq
+            streams = self._streams
+            for stream in streams:
+                stream.push(event, own)
 
-    # What the agent asks.
+    def end(self, result: RunResult) -> None:
+        """Close the streams, set the result and wake who waits. The first end stands.
 
-    def promise(self) -> Promise[Event]:
-        """Return the promise for the next append's answer.
-
-        Raises:
-            RunOver: The run has ended.
+        Each call does all the steps again, for an interrupt may have kept the first one from some.
         """
-        with self._changed:
-            if self._result is not None:
-                raise RunOver
-            self._append = Promise()
-            return self._append
+        with self._lock:
+            if self._result is None:
+                self.acknowledged = time.monotonic()
+                self._result = result
+            self._state = RunState.ENDED
+            for stream in self._streams:
+                stream.close()
+            self._streams = ()
+            for waited_for in (self._admission, self._ending):
+                if waited_for is not None:
+                    waited_for.notify_all()
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self.scope is not None:
+            # What still works for the run learns that it is over; then the scope above forgets it.
+            self.scope.cancel("the run has ended")
+            self.scope.close()
+        self._tell_listeners()
+
+    def _tell_listeners(self) -> None:
+        with self._lock:
+            listeners = tuple(self._listeners)
+        for listener in listeners:
+            listener()
+
+    def _expire(self) -> None:
+        assert self.config.timeout is not None
+        error = RunTimeoutError(self.invocation_id, self.config.timeout)
+        self.cancel(CancelSource.DEADLINE, "timeout", error=error)
+
+    def _follow(self, parent: CancelScope) -> None:
+        # The scope is cancelled also when the run ends in another way; that is no cancel.
+        if parent.cancelled and self._result is None:
+            self.cancel(CancelSource.CALLER, parent.reason)
+
+
+def _abandoned(seen: "weakref.ref[Lifecycle]") -> None:
+    run = seen()
+    if run is not None and run.result is None and run.config.on_consumer_lost == OnConsumerLost.CANCEL:
+        run.cancel(CancelSource.CONSUMER_LOST, "nobody consumes the run any more")

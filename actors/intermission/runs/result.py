@@ -1,4 +1,4 @@
-"""How a run ended: `RunStatus` and `RunResult`."""
+"""How a run ended: `RunStatus`, `CancelSource`, the `Verdict` that decided it, and `RunResult`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,15 +7,54 @@ from enum import StrEnum
 from intermission.errors import RunInterruptedError
 from intermission.events import Event, Usage
 
-__all__ = ["RunResult", "RunStatus"]
+__all__ = ["CancelSource", "RunResult", "RunStatus", "Verdict"]
 
 
 class RunStatus(StrEnum):
-    """How a run ended. (Pauses, stops and deadlines, and their statuses, are not there yet.)"""
+    """How a run ended."""
 
     COMPLETED = "completed"
+    STOPPED = "stopped"
+    PAUSED = "paused"
+    INTERRUPTED = "interrupted"
     CANCELLED = "cancelled"
+    EXPIRED = "expired"
     FAILED = "failed"
+    ELSEWHERE = "elsewhere"
+
+
+class CancelSource(StrEnum):
+    """Who or what cancelled a run."""
+
+    CALLER = "caller"
+    CONSUMER_LOST = "consumer_lost"
+    DEADLINE = "deadline"
+    SIBLING_FAILURE = "sibling_failure"
+    SHUTDOWN = "shutdown"
+    OVERLOAD = "overload"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a run's stop slot holds: how the run ends, decided once.
+
+    Attributes:
+        status: How it ends.
+        source: Who cancelled it; `None` for an end that the run chose itself.
+        reason: Why, in the words of who decided it.
+        error: What failed it.
+    """
+
+    status: RunStatus
+    source: CancelSource | None = None
+    reason: str = ""
+    error: Exception | None = None
+
+    @property
+    def finishing(self) -> bool:
+        """Whether the run chose this end itself: from then on only the storage can change it."""
+        return self.source is None
 
 
 def _no_events() -> list[Event]:
@@ -30,9 +69,9 @@ class RunResult:
         status: How it ended.
         text: The text of its last final event; `""` if there is none.
         usage: The tokens of its stored events.
-        error: What failed it, if it failed.
-        reason: Why it was cancelled, if it was.
-        invocation_id: The run's id; `None` if it ended before it began.
+        error: What failed it, or why it expired or was never admitted.
+        reason: Why it was cancelled or stopped, if it was.
+        invocation_id: The run's id; `None` if it ended before it was started.
         last_seq: The number of its last record in the session; `None` if it has none.
     """
 
@@ -55,7 +94,7 @@ class RunResult:
         return self.read_events()
 
     def raise_for_status(self) -> None:
-        """Raise the run's error if it failed, `RunInterruptedError` if it was cancelled; else do nothing."""
+        """Do nothing if the run completed; else raise its error, or `RunInterruptedError` if it has none."""
         if self.status is RunStatus.COMPLETED:
             return
         if self.error is not None:

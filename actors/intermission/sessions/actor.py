@@ -1,60 +1,61 @@
 """`SessionActor`: the only writer of its session. Its mailbox puts the runs in a line."""
 
 import logging
-import threading
-import uuid
 from collections import deque
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable
+from typing import Any, ClassVar
 
-from intermission.agents.app import App
-from intermission.agents.base import AgentContext
-from intermission.errors import SessionClosedError
-from intermission.events import Event, Usage
-from intermission.kernel.actor import Actor, ActorCrashError
-from intermission.kernel.clock import Clock
+from intermission.errors import SessionBusyError, SessionClosedError
+from intermission.kernel.ref import ActorDeadError
+from intermission.kernel.supervision import Terminated
+from intermission.kernel.workers import Budget
 from intermission.keys import SessionKey
-from intermission.messages import AgentDone, Append, Begin
-from intermission.runs.agent_actor import AgentActor
-from intermission.runs.lifecycle import Lifecycle, RunOver
-from intermission.runs.result import RunResult, RunStatus
-from intermission.sessions.messages import EndRun, QueueRun, Retire
-from intermission.sessions.records import event_of, event_record, run_ended, run_started
-from intermission.sessions.writer import SessionWriter
-from intermission_storage import EventLog
+from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.messages import AgentDone, Append
+from intermission.runs.result import CancelSource, RunStatus, Verdict
+from intermission.sessions.batch import Batch, Purpose
+from intermission.sessions.current import Phase
+from intermission.sessions.host import Host
+from intermission.sessions.messages import (
+    Delete,
+    Deleted,
+    Loaded,
+    LookAtSlot,
+    Passivate,
+    QueueRun,
+    Retire,
+    SetState,
+    Stored,
+)
+from intermission.sessions.records import state_set
+from intermission.sessions.run_keeper import RunKeeper, exception_of
+from intermission_storage import Appended, ClaimedError, StorageError
 
 __all__ = ["SessionActor"]
 
 logger = logging.getLogger(__name__)
 
-
-@dataclass(slots=True)
-class _Current:
-    """The run that is under way; `events` are the session's, as the run's agent sees them."""
-
-    run: Lifecycle
-    invocation_id: str
-    events: list[Event]
-    began: float
-    text: str = ""
-    usage: Usage = field(default_factory=Usage)
+_RUNNER_CLOSED = "the runner was closed before this run began; nothing of it was stored"
+_STOPPED = "the session was stopped before the run's end; what was stored before is kept"
+_FAILED = "the session's actor failed, so the run was ended; what was stored before is kept"
+_SESSION_CLOSED = "the session was deleted before this run began; nothing of it was stored"
 
 
-class SessionActor(Actor):
+class SessionActor(RunKeeper):
     """The actor of one session: idle, or with one run under way and the others waiting in their order.
 
-    Every change of the session is an append that this actor makes; an event is shown after its append.
+    Every change of the session is a batch that this actor gives to the log; an event is shown after its
+    commit. The actor never waits: what blocks is done by workers, and the log answers with a message.
     """
 
-    def __init__(self, key: SessionKey, app: App, log: EventLog, clock: Clock) -> None:
-        super().__init__()
-        self._key = key
-        self._app = app
-        self._clock = clock
-        self._writer = SessionWriter(key, log)
-        self._current: _Current | None = None
-        self._waiting: deque[Lifecycle] = deque()
-        self._idle: threading.Event | None = None  # to be set once no run is under way; None: not retired
+    def __init__(self, key: SessionKey, host: Host) -> None:
+        super().__init__(key, host)
+        self._waiting: deque[Lifecycle] | None = None
+        self._retiring: list[Retire] = []  # a close may come inside another, in a signal handler
+        self._delete: Delete | None = None
+        self._changes = 0  # batches of no run that are with the log
+        self._later: list[SetState] = []
+        self._moving = False
 
     def on_receive(self, message: object) -> None:
         """Handle one message. Whatever goes wrong fails the run that it belongs to, never the session."""
@@ -65,145 +66,233 @@ class SessionActor(Actor):
                 "session %s could not handle a message", self._key.session_id, extra=self._extra()
             )
             if self._current is not None:
-                self._end(self._current, RunStatus.FAILED, error=_exception(error))
+                self._fail(self._current, exception_of(error))
+            else:
+                self._next()
+
+    def on_stop(self) -> None:
+        """Leave nobody waiting, however the actor came to its end."""
+        self._leave_all(SessionClosedError(_STOPPED))
+
+    def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
+        """As `on_stop`: the directory makes another actor of the session, which begins from the log."""
+        error = ActorDeadError(_FAILED)
+        error.__cause__ = exception_value
+        self._leave_all(error)
+
+    def _leave_all(self, error: Exception) -> None:
+        try:
+            self._abandon(error)
+        finally:
+            self._refuse_waiting(error)
+            self._host.registry.lost(self._key, self.actor_ref)
+            self._tell_retired()
 
     def _handle(self, message: object) -> None:
-        match message:
-            case QueueRun(run):
-                self._queue(run)
-            case Append():
-                self._append(message)
-            case AgentDone(invocation_id, error):
-                current = self._current_if(invocation_id)
-                if current is not None:
-                    self._end(
-                        current, RunStatus.COMPLETED if error is None else RunStatus.FAILED, error=error
-                    )
-            case EndRun(reason):
-                if self._current is not None:
-                    self._end(self._current, RunStatus.CANCELLED, reason=reason)
-            case Retire(idle):
-                self._retire(idle)
-            case _:
-                raise TypeError(f"a session takes no {message!r}")
+        handler = self._HANDLERS.get(type(message))
+        if handler is None:
+            raise TypeError(f"a session takes no {message!r}")
+        handler(self, message)
 
-    def _queue(self, run: Lifecycle) -> None:
-        if not run.take():
-            return
-        if self._current is None:
-            self._begin(run)
-        else:
-            self._waiting.append(run)
-            run.admit()
-
-    def _begin(self, run: Lifecycle) -> None:
-        invocation_id = f"e-{uuid.uuid4()}"
-        try:
-            now = self._clock.time()
-            message = Event(invocation_id=invocation_id, author="user", timestamp=now, content=run.message)
-            beginning = [run_started(invocation_id, now), event_record(message)]
-            self._writer.begin(invocation_id, beginning, time=now)
-            current = _Current(run, invocation_id, self._writer.events(), now)
-        except BaseException as error:  # noqa: BLE001 - it is the run's, and must not end the session
-            run.end(RunResult(status=RunStatus.FAILED, error=_exception(error)))
-            return
-        self._current = current
-        run.begin(invocation_id)
-        try:
-            agent = AgentActor.start(run, self._app.root_agent, self._context(current), self.actor_ref)
-        except RuntimeError as error:  # the machine gives no more threads
-            self._end(current, RunStatus.FAILED, error=error)
-        else:
-            agent.tell(Begin())
-
-    def _context(self, current: _Current) -> AgentContext:
-        return AgentContext(
-            invocation_id=current.invocation_id,
-            user_id=self._key.user_id,
-            session_id=self._key.session_id,
-            config=current.run.config,
-            events=current.events,
-            clock=self._clock,
-        )
-
-    def _append(self, message: Append) -> None:
-        current = self._current_if(message.invocation_id)
-        if current is None:
-            message.stored.fail(RunOver())
-            return
-        try:
-            usage = current.usage + (message.event.usage or Usage())
-            record = self._writer.append(event_record(message.event))
-            # Each from the record: what the consumer or a tool does to its values reaches nobody else.
-            event = replace(event_of(record), shown=message.event.shown)
-            current.events.append(event_of(record))
-        except BaseException as error:  # noqa: BLE001 - the agent waits for an answer, whatever it is
-            message.stored.fail(_exception(error))
-            return
-        if event.is_final and event.text:
-            current.text = event.text
-        current.usage = usage
-        current.run.show(event)
-        message.stored.keep(event)
-
-    def _end(
-        self, current: _Current, status: RunStatus, *, reason: str = "", error: Exception | None = None
-    ) -> None:
-        self._current = None
-        last_seq: int | None = None
-        try:
-            now = self._clock.time()
-            record = run_ended(current.invocation_id, status, now, reason=reason, error=error)
-            last_seq = self._writer.end(record).seq
-        except BaseException as refused:
-            logger.exception(
-                "the end of run %s could not be stored", current.invocation_id, extra=self._extra()
-            )
-            status, error = RunStatus.FAILED, error or _exception(refused)
-            late = run_ended(current.invocation_id, status, current.began, reason=reason, error=error)
-            self._writer.owe(late)
-        usage = current.usage
-        if status is not RunStatus.COMPLETED:
-            usage = replace(usage, complete=False)  # a call that failed or was left has cost tokens too
-        current.run.end(
-            RunResult(
-                status=status,
-                text=current.text,
-                usage=usage,
-                error=error,
-                reason=reason,
-                invocation_id=current.invocation_id,
-                last_seq=last_seq,
-                read_events=partial(self._writer.events_of, current.invocation_id),
-            )
-        )
+    def _retire(self, message: Retire) -> None:
+        self._retiring.append(message)
+        self._refuse_waiting(SessionClosedError(_RUNNER_CLOSED))
         self._next()
+
+    def _tell_retired(self) -> None:
+        for message in self._retiring:
+            message.idle()
+
+    def _passivate(self, _: Passivate) -> None:
+        if not self._is_idle():
+            return
+        if self._host.registry.leave(self._key, unless=self._has_mail):
+            self.stop()
+        else:
+            self._host.registry.idle(self._key)  # it has to go when that mail is done
+
+    def _queue(self, message: QueueRun) -> None:
+        run = message.run
+        if not run.take():
+            # It was handed over twice, or ended before it came.
+            if run not in (self._waiting or ()):
+                self._host.registry.left_queue(run)
+            if run.result is not None:
+                self._host.registry.forget(run)
+            self._next()
+            return
+        if self._waiting is None:
+            self._waiting = deque()
+        self._waiting.append(run)
+        if self._retiring:
+            self._refuse_waiting(SessionClosedError(_RUNNER_CLOSED))
+        elif self._delete is not None:
+            self._refuse_waiting(SessionClosedError(_SESSION_CLOSED))
+        else:
+            if self._current is not None:
+                run.admit()
+            self._next()
 
     def _next(self) -> None:
-        while self._current is None and self._waiting:
-            self._begin(self._waiting.popleft())
-        if self._current is None and self._idle is not None:
-            self._idle.set()
+        if self._moving:
+            return  # a run that ends as soon as it is taken is followed by the loop below, and not inside it
+        self._moving = True
+        try:
+            while self._current is None and self._waiting:
+                run = self._waiting.popleft()
+                self._host.registry.left_queue(run)
+                self._take(run)
+        finally:
+            self._moving = False
+        self._change_now()
+        if self._current is not None or self._changes:
+            return
+        if self._delete is not None:
+            self._delete_now(self._delete)
+        elif self._retiring:
+            self._tell_retired()
+        else:
+            self._waiting = None
+            self._host.registry.idle(self._key)
 
-    def _retire(self, idle: threading.Event) -> None:
-        self._idle = idle
-        refused, self._waiting = self._waiting, deque()
-        for run in refused:
-            error = SessionClosedError(
-                "the runner was closed before this run began; nothing of it was stored"
-            )
-            run.end(RunResult(status=RunStatus.FAILED, error=error))
+    def _look_at_slot(self, message: LookAtSlot) -> None:
+        run = message.run
+        verdict = run.verdict
+        if verdict is None:
+            return
+        current = self._current
+        if current is not None and current.run is run:
+            if current.phase is Phase.RUNNING:
+                self._end(current, verdict)
+            elif current.phase is Phase.LOADING:
+                self._leave_unwritten(current, verdict)
+        elif self._waiting and run in self._waiting:
+            self._waiting.remove(run)
+            self._host.registry.left_queue(run)
+            self._end_unwritten(run, verdict)
+        elif run.take():
+            # This has overtaken the run, which finds itself taken when it comes, if it comes.
+            self._host.registry.left_queue(run)
+            self._end_unwritten(run, verdict)
+            self._next()
+
+    def _stored(self, message: Stored) -> None:
+        batch, outcome = message.batch, message.outcome
+        if batch.purpose is Purpose.STATE:
+            self._state_stored(batch, outcome)
+        elif batch.purpose is Purpose.OWED_END:
+            self._paid(outcome)
+        else:
+            self._run_stored(batch, outcome)
+        self._change_now()
+
+    def _refuse_waiting(self, error: Exception) -> None:
+        waiting, self._waiting = self._waiting, None
+        for run in waiting or ():
+            self._host.registry.left_queue(run)
+            verdict = run.decide(Verdict(RunStatus.FAILED, error=error))
+            self._end_unwritten(run, verdict)
+
+    def _is_idle(self) -> bool:
+        return not (self._current or self._waiting or self._changes or self._delete or self._writer.owed)
+
+    def _has_mail(self) -> bool:
+        return not self.actor_inbox.empty()
+
+    # Changes from outside of all runs.
+
+    def _set_state(self, message: SetState) -> None:
+        if self._delete is not None:
+            message.done(SessionClosedError("the session is being deleted; its state was not changed"))
+            return
+        if self._current is not None and self._current.phase is not Phase.RUNNING:
+            self._later.append(message)  # it is just being claimed or given up
+            return
+        batch = Batch(Purpose.STATE, [], done=message.done)
+        try:
+            record = state_set(message.delta, self._host.services.clock.time())
+            self._writer.change(record, self._current, batch, message.position)
+        except BaseException as error:  # noqa: BLE001 - whoever asked waits for the answer
+            message.done(error)
+            self._next()
+        else:
+            self._changes += 1
+
+    def _change_now(self) -> None:
+        if self._current is None or self._current.phase is Phase.RUNNING:
+            later, self._later = self._later, []
+            for message in later:
+                self._set_state(message)
+
+    def _state_stored(self, batch: Batch, outcome: Appended | StorageError) -> None:
+        assert batch.done is not None
+        self._changes -= 1
+        if isinstance(outcome, ClaimedError):
+            batch.done(SessionBusyError(outcome.owner))
+        elif isinstance(outcome, StorageError):
+            batch.done(outcome)
+        else:
+            # Somebody else may have appended before it, if no run is under way.
+            if self._view is not None and self._view.position == outcome.position - 1:
+                self._view.take_in(batch.records, outcome.position)
+            elif self._current is None:
+                self._view = None
+            batch.done(None)
         self._next()
 
-    def _extra(self) -> dict[str, str]:
-        return {"session": self._key.session_id, "user": self._key.user_id}
+    def _begin_delete(self, message: Delete) -> None:
+        if self._delete is not None:
+            message.done(SessionClosedError("the session is being deleted already"))
+            return
+        self._delete = message
+        self._refuse_waiting(SessionClosedError(_SESSION_CLOSED))
+        if self._current is not None:
+            self._current.run.cancel(CancelSource.ADMIN, "the session was deleted")
+            self._look_at_slot(LookAtSlot(self._current.run))
+        self._next()
 
-    def _current_if(self, invocation_id: str) -> _Current | None:
-        """The run under way, if it is this one: what comes late from an ended run changes nothing."""
-        current = self._current
-        return current if current is not None and current.invocation_id == invocation_id else None
+    def _delete_now(self, message: Delete) -> None:
+        def delete() -> None:
+            outcome: bool | BaseException
+            try:
+                outcome = self._host.log.delete(self._key.stream, token=token, take_over=message.take_over)
+            except ClaimedError as error:
+                outcome = SessionBusyError(error.owner)
+            except BaseException as error:  # noqa: BLE001 - whoever asked waits for the answer
+                outcome = error
+            self.actor_ref.tell(Deleted(outcome))
 
+        def refused() -> None:
+            self.actor_ref.tell(Deleted(SessionClosedError("the runner was closed; nothing was deleted")))
 
-def _exception(error: BaseException) -> Exception:
-    # A SystemExit of somebody's code must not leave through the caller who reads the run's error.
-    return error if isinstance(error, Exception) else ActorCrashError.of("code below the session", error)
+        # An end that is owed keeps its claim, which goes with the session.
+        owed = self._writer.owed
+        token = None if owed is None else owed.token
+        self._changes += 1
+        self._host.services.workers.submit(delete, refused=refused, budget=Budget.RESERVE)
+
+    def _end_delete(self, deleted: Deleted) -> None:
+        assert self._delete is not None
+        message, self._view = self._delete, None
+        # From here on the name is free: who comes next finds another actor, and who came before is refused.
+        self._host.registry.leave(self._key, unless=bool)
+        self._writer.owed = None
+        message.done(deleted.outcome)
+        self._tell_retired()
+        self.stop()
+
+    # Asked by type: a `match` over so many classes takes longer than most of them take to be handled.
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        Append: RunKeeper._append,
+        Stored: _stored,
+        AgentDone: RunKeeper._agent_done,
+        QueueRun: _queue,
+        LookAtSlot: _look_at_slot,
+        Loaded: RunKeeper._loaded,
+        Terminated: RunKeeper._agent_gone,
+        SetState: _set_state,
+        Passivate: _passivate,
+        Retire: _retire,
+        Delete: _begin_delete,
+        Deleted: _end_delete,
+    }

@@ -4,93 +4,286 @@ import logging
 import os
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import pykka
 
-from intermission.errors import SessionClosedError
+from intermission.errors import OverloadedError, SessionClosedError
+from intermission.kernel.ref import ActorRef
 from intermission.keys import SessionKey
 from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.result import CancelSource, RunStatus, Verdict
 from intermission.sessions.actor import SessionActor
-from intermission.sessions.messages import EndRun, QueueRun, Retire
+from intermission.sessions.ends import unwritten
+from intermission.sessions.messages import LookAtSlot, Passivate, QueueRun, Retire
 
-__all__ = ["Directory", "SessionRef"]
+__all__ = ["Directory"]
 
 logger = logging.getLogger(__name__)
 
-SessionRef = pykka.ActorRef[SessionActor]
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    """An active session: its actor, the runs that it has not taken up yet, and all that have not ended."""
+
+    ref: ActorRef[SessionActor]
+    queued: dict[Lifecycle, None] = field(default_factory=dict[Lifecycle, None])
+    runs: dict[Lifecycle, None] = field(default_factory=dict[Lifecycle, None])
 
 
 class Directory:
-    """The active sessions of one runner, each started with its first run.
+    """The active sessions of one runner, each started when it is first needed.
 
-    Looking a session up and putting a message into its mailbox is one step under one lock, and so is
-    closing: no message can meet a session that is going.
+    Looking a session up and putting a message into its mailbox is one step under one lock, and so is taking
+    it out: no message can meet a session that is going.
 
     Args:
         start: Starts the actor of a session.
+        max_queued: How many runs may wait in one session, besides the one that is under way.
+        resident: How many sessions with nothing to do stay in memory; the one idle for longest goes first.
     """
 
-    def __init__(self, start: Callable[[SessionKey], SessionRef]) -> None:
+    def __init__(
+        self,
+        start: Callable[[SessionKey], ActorRef[SessionActor]],
+        *,
+        max_queued: int,
+        resident: int,
+    ) -> None:
         self._start = start
-        self._lock = threading.Lock()
-        self._sessions: dict[SessionKey, SessionRef] = {}
+        self._max_queued = max_queued
+        self._resident = resident
+        # Re-entrant: a signal handler may cancel a run in the middle of any of these methods.
+        self._lock = threading.RLock()
+        self._sessions: dict[SessionKey, _Entry] = {}
+        self._idle: OrderedDict[SessionKey, _Entry] = OrderedDict()
+        self._runs: dict[Lifecycle, None] = {}
+        self._lingering: dict[Lifecycle, None] = {}  # ended runs whose work has not returned
         self._closed = False
         self._pid = os.getpid()
+
+    # What runs do.
 
     def deliver(self, run: Lifecycle) -> None:
         """Put a run into its session's mailbox.
 
         Raises:
+            OverloadedError: Too many runs wait in the session; nothing of this one was stored.
             SessionClosedError: The directory is closed; nothing of the run was stored.
         """
-        self._check_process()
         with self._lock:
-            if self._closed:
-                raise SessionClosedError("the runner is closed: it takes no more runs. Nothing was stored.")
-            session = self._sessions.get(run.key)
-            if session is None or not session.is_alive():
-                session = self._sessions[run.key] = self._start(run.key)
-            session.tell(QueueRun(run))
+            entry = self._entry(run.key)
+            # The first run of those that have not ended is under way, or will be at once; it does not wait.
+            if run not in entry.runs and len(entry.runs) > self._max_queued:
+                waiting = sum(other.result is None for other in entry.runs) - 1
+                if waiting >= self._max_queued:
+                    raise OverloadedError(
+                        f"{waiting} runs wait in session {run.key.session_id!r} (max_queued): this one was "
+                        "not taken, and nothing of it was stored. Start it again when some have ended."
+                    )
+            # What an interrupt leaves half done is done again with the next start, or undone by a cancel.
+            entry.queued[run] = None
+            entry.runs[run] = None
+            self._runs[run] = None
+            try:
+                entry.ref.tell(QueueRun(run))
+            except pykka.ActorDeadError:  # it has failed this moment; the next one begins from the log
+                entry = self._entry(run.key)
+                entry.queued[run] = entry.runs[run] = None
+                entry.ref.tell(QueueRun(run))
 
-    def close(self, grace: float) -> None:
-        """Take no more runs, refuse those that wait, give those under way `grace` seconds, then end them.
-
-        Returns when every end is stored. Closing again is allowed, and finishes a close that was interrupted.
-        In a fork of the process it does nothing: the sessions are the parent's.
-        """
-        if os.getpid() != self._pid:
+    def cancel(self, run: Lifecycle) -> None:
+        """Tell a run's session to look at its slot. A run that no session has seen ends here."""
+        if self.tell(run.key, LookAtSlot(run)) or not run.take():
             return
+        verdict = run.verdict
+        assert verdict is not None
+        run.end(unwritten(run, verdict))
+        self.forget(run)
+
+    def forget(self, run: Lifecycle) -> None:
+        """See `Registry.forget`. What its work has left behind is remembered until it has returned."""
         with self._lock:
-            self._closed = True
-            retired = {key: (session, threading.Event()) for key, session in self._sessions.items()}
-        for session, idle in retired.values():
-            self._tell(session, Retire(idle), idle)
-        deadline = time.monotonic() + grace
-        for key, (session, idle) in retired.items():
-            if not idle.wait(max(0.0, deadline - time.monotonic())):
-                logger.warning(
-                    "a run of session %s had not ended %s s after the runner's close and ends as cancelled. "
-                    "Its model or tool call goes on until it returns; nothing of it is stored any more.",
-                    key.session_id,
-                    grace,
-                    extra={"session": key.session_id},
-                )
-                self._tell(session, EndRun("shutdown"), idle)
-        for key, (session, idle) in retired.items():
-            idle.wait()
-            session.stop()
-            self._sessions.pop(key, None)
+            self._runs.pop(run, None)
+            entry = self._sessions.get(run.key)
+            if entry is not None:
+                entry.runs.pop(run, None)
+            if not run.work.pieces:
+                return
+            self._lingering[run] = None
+        run.work.when_idle(lambda: self._lingering.pop(run, None))
 
-    def _tell(self, session: SessionRef, message: Retire | EndRun, idle: threading.Event) -> None:
-        try:
-            session.tell(message)
-        except pykka.ActorDeadError:
-            idle.set()  # by a close that was interrupted, or runs inside another
+    # What others do.
 
-    def _check_process(self) -> None:
+    def ask(self, key: SessionKey, message: object) -> ActorRef[SessionActor]:
+        """Put a message into a session's mailbox; the session is started if need be. Return who has it.
+
+        Raises:
+            SessionClosedError: The directory is closed.
+        """
+        with self._lock:
+            ref = self._entry(key).ref
+            ref.tell(message)
+            return ref
+
+    def tell(self, key: SessionKey, message: object) -> bool:
+        """Put a message into the mailbox of a session that is active, and return whether it is."""
+        with self._lock:
+            entry = self._sessions.get(key)
+            if entry is None:
+                return False
+            try:
+                entry.ref.tell(message)
+            except pykka.ActorDeadError:
+                return False
+            return True
+
+    def runs(self, user_id: str | None = None, session_id: str | None = None) -> list[Lifecycle]:
+        """The runs that were delivered and have not ended, oldest first; of all, or of some sessions."""
+        with self._lock:
+            runs = list(self._runs)
+        return [
+            run
+            for run in runs
+            if user_id in {None, run.key.user_id} and session_id in {None, run.key.session_id}
+        ]
+
+    def lingering(self) -> list[Lifecycle]:
+        """The runs that have ended, but whose work has not, oldest first."""
+        with self._lock:
+            return list(self._lingering)
+
+    @property
+    def active(self) -> int:
+        """How many sessions are in memory."""
+        return len(self._sessions)
+
+    def check_open(self) -> None:
+        """Raise what keeps this directory from taking anything.
+
+        Raises:
+            SessionClosedError: It is closed, or this process is a fork of the one that has it.
+        """
         if os.getpid() != self._pid:
             raise SessionClosedError(
                 f"this runner belongs to process {self._pid}, of which this one is a fork: it takes no runs "
                 "here, and nothing was stored. Make a runner in the child, with a log that is opened there."
             )
+        if self._closed:
+            raise SessionClosedError("the runner is closed: it takes no more runs. Nothing was stored.")
+
+    def _entry(self, key: SessionKey) -> _Entry:
+        self.check_open()
+        entry = self._sessions.get(key)
+        if entry is None:
+            entry = self._sessions[key] = _Entry(self._start(key))
+        elif not entry.ref.is_alive():
+            before, entry = entry, _Entry(self._start(key))
+            self._sessions[key] = entry
+            for run in list(before.queued):  # those that it has seen are taken, and were ended with it
+                entry.queued[run] = entry.runs[run] = None
+                entry.ref.tell(QueueRun(run))
+        self._idle.pop(key, None)
+        return entry
+
+    # What sessions do.
+
+    def left_queue(self, run: Lifecycle) -> None:
+        """See `Registry.left_queue`."""
+        with self._lock:
+            entry = self._sessions.get(run.key)
+            if entry is not None:
+                entry.queued.pop(run, None)
+
+    def idle(self, key: SessionKey) -> None:
+        """See `Registry.idle`. Beyond the bound, the session that is idle for longest is asked to leave."""
+        with self._lock:
+            entry = self._sessions.get(key)
+            if entry is None or self._closed:
+                return
+            self._idle[key] = entry
+            self._idle.move_to_end(key)
+            while len(self._idle) > self._resident:
+                oldest, _ = self._idle.popitem(last=False)
+                self.tell(oldest, Passivate())
+
+    def lost(self, key: SessionKey, ref: ActorRef[SessionActor]) -> None:
+        """See `Registry.lost`. The runs that wait for it get another actor, which begins from the log."""
+        with self._lock:
+            entry = self._sessions.get(key)
+            if entry is None or entry.ref != ref:
+                return
+            if entry.queued and not self._closed:
+                self._entry(key)
+                return
+            self._sessions.pop(key)
+            self._idle.pop(key, None)
+        error = SessionClosedError("the session was closed before this run began; nothing of it was stored")
+        for run in list(entry.queued):
+            if run.take():
+                run.end(unwritten(run, run.decide(Verdict(RunStatus.FAILED, error=error))))
+                self.forget(run)
+
+    def leave(self, key: SessionKey, *, unless: Callable[[], bool]) -> bool:
+        """See `Registry.leave`."""
+        with self._lock:
+            if unless():
+                return False
+            self._sessions.pop(key, None)
+            self._idle.pop(key, None)
+            return True
+
+    # The end.
+
+    def close(self, grace: float, *, release: bool) -> None:
+        """Take no more runs, refuse those that wait, give those under way `grace` seconds, then end them.
+
+        Returns when every end is stored. Closing again is allowed, and finishes a close that was interrupted.
+        In a fork of the process it does nothing: the sessions are the parent's.
+
+        Args:
+            grace: Seconds.
+            release: Whether runs that are left end `interrupted`, to be gone on with, and not `cancelled`.
+        """
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            self._closed = True
+            retired = {key: (entry.ref, threading.Event()) for key, entry in self._sessions.items()}
+            for key, (_, idle) in retired.items():
+                if not self.tell(key, Retire(idle.set)):
+                    idle.set()
+        deadline = time.monotonic() + grace
+        for _, idle in retired.values():
+            if not idle.wait(max(0.0, deadline - time.monotonic())):
+                break
+        for run in self.runs():
+            self._end(run, grace, release=release)
+        for key, (ref, idle) in retired.items():
+            idle.wait()
+            ref.stop()
+            with self._lock:
+                self._sessions.pop(key, None)
+
+    def _end(self, run: Lifecycle, grace: float, *, release: bool) -> None:
+        if run.result is not None:
+            return
+        what = RunStatus.INTERRUPTED if release else RunStatus.CANCELLED
+        logger.warning(
+            "run %s had not ended %s s after the runner's close and ends as %s. Calls of it that cannot be "
+            "interrupted go on until they return; nothing of them is stored any more.",
+            run.invocation_id,
+            grace,
+            what,
+            extra={"session": run.key.session_id, "invocation": run.invocation_id},
+        )
+        if release:
+            verdict = run.decide(Verdict(RunStatus.INTERRUPTED, reason="shutdown"))
+            if verdict.status is RunStatus.INTERRUPTED:
+                if run.scope is not None:
+                    run.scope.cancel("shutdown", source=CancelSource.SHUTDOWN)
+                self.cancel(run)
+        else:
+            run.cancel(CancelSource.SHUTDOWN, "shutdown")

@@ -1,17 +1,20 @@
 """What a session writes to its stream: which records there are, and event ↔ record."""
 
-import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from intermission.content import plain_copy
 from intermission.events import Event
+from intermission.ids import new_hex
 from intermission.kernel.actor import text_of
 from intermission.keys import SessionKey
-from intermission.runs.result import RunStatus
+from intermission.runs.result import Verdict
 from intermission_storage import IndexEntry, Kind, Record
 
 __all__ = [
     "OPEN_RUNS",
     "SESSIONS",
+    "cancel_requested",
     "event_of",
     "event_record",
     "open_run",
@@ -19,6 +22,7 @@ __all__ = [
     "run_started",
     "session_created",
     "session_entry",
+    "state_set",
 ]
 
 SESSIONS = "sessions"
@@ -28,15 +32,17 @@ OPEN_RUNS = "open runs"
 """Index of the runs that have no end yet, by app, user, session and invocation id."""
 
 
-def session_created(key: SessionKey, time: float) -> Record:
-    """The first record of a session."""
-    data = {
-        "id": uuid.uuid4().hex,  # two sessions of one key, one made after the other was deleted, are two
+def session_created(key: SessionKey, time: float, state: Mapping[str, Any] | None = None) -> Record:
+    """The first record of a session, with the state that it begins with."""
+    data: dict[str, Any] = {
+        "id": new_hex(),  # two sessions of one key, one made after the other was deleted, are two
         "app": key.app,
         "userId": key.user_id,
         "sessionId": key.session_id,
         "timestamp": time,
     }
+    if state:
+        data["state"] = plain_copy(state)
     return Record(Kind.SESSION_CREATED, data)
 
 
@@ -45,17 +51,39 @@ def run_started(invocation_id: str, time: float) -> Record:
     return Record(Kind.RUN_STARTED, {"invocationId": invocation_id, "timestamp": time})
 
 
-def run_ended(
-    invocation_id: str, status: RunStatus, time: float, *, reason: str, error: Exception | None
-) -> Record:
+def cancel_requested(invocation_id: str, verdict: Verdict, time: float) -> Record:
+    """Somebody, or a deadline, has cancelled the run; its end follows in the same commit."""
+    data = {
+        "invocationId": invocation_id,
+        "source": str(verdict.source),
+        "reason": verdict.reason,
+        "timestamp": time,
+    }
+    return Record(Kind.CANCEL_REQUESTED, data)
+
+
+def run_ended(invocation_id: str, verdict: Verdict, time: float, *, open_calls: Iterable[str] = ()) -> Record:
     """A run has ended: the last record of the run, whatever its end."""
-    data: dict[str, Any] = {"invocationId": invocation_id, "status": str(status), "timestamp": time}
-    if reason:
-        data["reason"] = reason
-    if error is not None:
-        kind, _, message = text_of(error).partition(": ")
-        data["error"] = {"type": type(error).__name__, "message": message or kind}
+    data: dict[str, Any] = {"invocationId": invocation_id, "status": str(verdict.status), "timestamp": time}
+    if verdict.reason:
+        data["reason"] = verdict.reason
+    if verdict.source is not None:
+        data["source"] = str(verdict.source)
+    if verdict.error is not None:
+        kind, _, message = text_of(verdict.error).partition(": ")
+        data["error"] = {"type": type(verdict.error).__name__, "message": message or kind}
+    calls = list(open_calls)
+    if calls:
+        data["openCalls"] = calls
     return Record(Kind.RUN_ENDED, data)
+
+
+def state_set(delta: Mapping[str, Any], time: float, operations: Sequence[Mapping[str, Any]] = ()) -> Record:
+    """The state was changed: that of a session from outside of all runs, or that of a user or an app."""
+    data = {"delta": plain_copy(delta), "timestamp": time}
+    if operations:
+        data["operations"] = plain_copy(operations)
+    return Record(Kind.STATE_SET, data)
 
 
 def event_record(event: Event) -> Record:
@@ -67,12 +95,12 @@ def event_record(event: Event) -> Record:
 
 def event_of(record: Record) -> Event:
     """Read the event of a record of that kind, with its number."""
-    return Event.from_dict({**record.data, "seq": record.seq})
+    return Event.stored(record.data, record.seq)
 
 
-def session_entry(key: SessionKey) -> IndexEntry:
-    """A session's entry in the index of all sessions."""
-    return IndexEntry(SESSIONS, (key.app, key.user_id, key.session_id))
+def session_entry(key: SessionKey, time: float) -> IndexEntry:
+    """A session's entry in the index of all sessions, with the time of its creation."""
+    return IndexEntry(SESSIONS, (key.app, key.user_id, key.session_id), {"created": time})
 
 
 def open_run(key: SessionKey, invocation_id: str) -> IndexEntry:

@@ -1,157 +1,192 @@
-"""`SessionWriter`: a session's stream as its one writer sees it: its claim, its position, its events."""
+"""`SessionWriter`: gives a session's batches to the log, and keeps the end that the log refused."""
 
-import contextlib
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeAlias
 
-from intermission.errors import SessionBusyError
-from intermission.events import Event
+import pykka
+
+from intermission.events import NO_ACTIONS, Event, EventActions
 from intermission.keys import SessionKey
-from intermission.sessions.records import event_of, open_run, session_created, session_entry
-from intermission_storage import ClaimedError, EventLog, Kind, Record, StaleClaimError
+from intermission.runs.messages import Append
+from intermission.runs.result import RunStatus, Verdict
+from intermission.sessions.batch import Batch, Purpose
+from intermission.sessions.current import CurrentRun
+from intermission.sessions.host import Host
+from intermission.sessions.records import (
+    cancel_requested,
+    event_record,
+    open_run,
+    run_ended,
+    run_started,
+    session_created,
+    session_entry,
+)
+from intermission.sessions.shared_state import shared_records
+from intermission.sessions.view import SessionView
+from intermission_storage import Appended, IndexEntry, Record, StorageError
 
 __all__ = ["SessionWriter"]
 
+_Outcome: TypeAlias = Appended | StorageError  # to annotate an inner function costs what it says each time
+
 
 class SessionWriter:
-    """Appends to one session's stream, each run under a claim of its own.
+    """Makes the batches of one session and submits them. A run's are written under a claim of its own.
 
-    A run claims the session with its first records and gives it up with its last, each in their commit, so
-    that of several processes one has the session at a time. The stream is read when it is first needed,
-    when somebody else has appended to it, and after an append that failed.
+    The claim is made with the run's first records and given up with its last, each in their commit, so that
+    of several processes one has the session at a time.
+
+    Args:
+        key: The session.
+        host: The runner.
+        stored: Called with each batch and what came of it, on any thread.
     """
 
-    def __init__(self, key: SessionKey, log: EventLog) -> None:
+    def __init__(
+        self, key: SessionKey, host: Host, stored: Callable[[Batch, Appended | StorageError], None]
+    ) -> None:
         self._key = key
-        self._log = log
-        self._events: list[Event] | None = None  # None: not read
-        self._position = 0
-        self._first: list[Record] = []
-        self._token: int | None = None
-        self._invocation_id = ""
-        self._owed: Record | None = None
+        self._host = host
+        self._stored = stored
+        self.owed: Batch | None = None  # a run's end that the log has refused; it comes before the next run
+        self.paying = False  # whether it is with the log
 
-    def events(self) -> list[Event]:
-        """Return the session's events, oldest first, as a list of the caller's own.
-
-        Raises:
-            StorageError: The log cannot be read.
-        """
-        return list(self._read())
-
-    def begin(self, invocation_id: str, records: Sequence[Record], *, time: float) -> None:
+    def begin(self, current: CurrentRun, view: SessionView) -> None:
         """Claim the session with a run's first records; a new session is created with them.
 
-        If the end of the run before could not be stored, it is stored first.
-
-        Args:
-            invocation_id: The run.
-            records: Its beginning.
-            time: What the record of the session's creation is stamped with.
-
         Raises:
-            SessionBusyError: Another owner has the session. Nothing was written.
-            StorageError: Nothing was written.
+            Exception: They cannot be written; nothing was.
         """
-        if self._owed is not None:
-            # One that was taken over owes no more.
-            with contextlib.suppress(StaleClaimError):
-                self.end(self._owed)
-        if self._events is not None and not self._is_true():
-            self._events = None
-        self._read()
-        entries = [open_run(self._key, invocation_id)]
-        if self._position == 0:
-            records = [session_created(self._key, time), *records]
-            entries.append(session_entry(self._key))
-        try:
-            self._append(records, claim=True, put=entries)
-        except ClaimedError as error:
-            raise SessionBusyError(error.owner) from error
-        self._invocation_id = invocation_id
-
-    def append(self, record: Record) -> Record:
-        """Append a record of the run that has the session, and return it with its number.
-
-        Raises:
-            StaleClaimError: Somebody has taken the session over. Nothing was written.
-            StorageError: Nothing was written.
-        """
-        return self._append([record], token=self._token)[0]
-
-    def end(self, record: Record) -> Record:
-        """Append a run's last record and give the session up.
-
-        If it cannot be stored, the session stays claimed, and the next `begin` tries it again.
-
-        Raises:
-            StaleClaimError: Somebody has taken the session over. Nothing was written.
-            StorageError: Nothing was written.
-        """
-        self._owed = record
-        dropped = [open_run(self._key, self._invocation_id)]
-        try:
-            return self._append([record], token=self._token, release=True, drop=dropped)[0]
-        finally:
-            if self._token is None:
-                self._owed = None
-
-    def owe(self, record: Record) -> None:
-        """Store this as the end of the run, as soon as that is possible, if it still has the session."""
-        if self._token is not None:
-            self._owed = record
-
-    def events_of(self, invocation_id: str) -> list[Event]:
-        """Read the events of one run from the log; may be called from any thread.
-
-        Raises:
-            StorageError: The log cannot be read.
-        """
-        records = self._log.read(self._key.stream)
-        events = (event_of(record) for record in records if record.kind == Kind.EVENT)
-        return [event for event in events if event.invocation_id == invocation_id]
-
-    def _is_true(self) -> bool:
-        # The first record tells a session from another that was made anew under its name, and is as long.
-        stream = self._key.stream
-        return (
-            self._log.head(stream).position == self._position
-            and self._log.read(stream, limit=1) == self._first
+        run = current.run
+        assert run.invocation_id is not None
+        current.began = now = self._host.services.clock.time()
+        message = Event(
+            invocation_id=run.invocation_id,
+            author="user",
+            timestamp=now,
+            content=run.message,
+            actions=EventActions(state_delta=run.stored_delta) if run.state_delta else NO_ACTIONS,
         )
+        records = [run_started(run.invocation_id, now), event_record(message)]
+        entries = [open_run(self._key, run.invocation_id)]
+        if view.position == 0:
+            records.insert(0, session_created(self._key, now))
+            entries.append(session_entry(self._key, now))
+        batch = Batch(Purpose.BEGIN, records, current, event=message)
+        self._submit(batch, claim=True, expected=view.position, put=entries)
 
-    def _append(self, records: Sequence[Record], **batch: Any) -> list[Record]:
-        self._read()
-        try:
-            appended = self._log.append(self._key.stream, records, expected=self._position, **batch)
-        except StaleClaimError:
-            self._events, self._token = None, None
-            raise
-        except BaseException:
-            self._events = None
-            raise
-        self._token = appended.token
-        first = appended.position - len(records) + 1
-        stored = [replace(record, seq=seq) for seq, record in enumerate(records, first)]
-        self._fold(stored)
-        return stored
+    def append(self, message: Append, current: CurrentRun, verdict: Verdict | None) -> None:
+        """Append what a strand asks for; with a verdict, the run ends in the same commit.
 
-    def _read(self) -> list[Event]:
-        if self._events is None:
-            self._events = []
-            self._position = 0
-            try:
-                self._fold(self._log.read(self._key.stream))
-            except BaseException:
-                self._events = None
-                raise
-        return self._events
+        Raises:
+            Exception: It cannot be written; nothing was.
+        """
+        records = [*message.before]
+        if message.event is not None:
+            records.append(event_record(message.event))
+        records += message.after
+        batch = Batch(
+            Purpose.EVENT, records, current, event=message.event, stored=message.stored, token=current.token
+        )
+        if verdict is None:
+            self._submit(batch)
+        else:
+            self._submit_end(batch, current, verdict)
 
-    def _fold(self, records: Sequence[Record]) -> None:
-        assert self._events is not None
-        if self._position == 0:
-            self._first = list(records[:1])
-        for record in records:
-            self._position = record.seq
-            if record.kind == Kind.EVENT:
-                self._events.append(event_of(record))
+    def end(self, current: CurrentRun, verdict: Verdict, before: Sequence[Record] = ()) -> None:
+        """Append a run's end and give the session up.
+
+        Raises:
+            Exception: It cannot be written; nothing was.
+        """
+        batch = Batch(Purpose.END, list(before), current, token=current.token)
+        self._submit_end(batch, current, verdict)
+
+    def change(self, record: Record, current: CurrentRun | None, batch: Batch, expected: int) -> None:
+        """Append a record of no run; with no run under way, to a session that ends at a number.
+
+        Raises:
+            Exception: It cannot be written; nothing was.
+        """
+        batch.records = [record]
+        holder = current or self.owed
+        batch.token = None if holder is None else holder.token
+        self._submit(batch, expected=expected if batch.token is None else None)
+
+    def pay(self) -> None:
+        """Try again to append the end that is owed.
+
+        Raises:
+            Exception: It cannot be written; nothing was.
+        """
+        assert self.owed is not None
+        self._submit(self.owed, release=True, drop=self.owed.drop)
+        self.paying = True
+
+    def owe(self, batch: Batch) -> None:
+        """Keep an end that the log refused."""
+        self.owed = Batch(Purpose.OWED_END, batch.records, token=batch.token, drop=batch.drop)
+
+    def failed_end(self, current: CurrentRun, verdict: Verdict, error: Exception) -> Batch:
+        """Return the batch of an end that says why the run's own could not be stored."""
+        failed = Verdict(RunStatus.FAILED, reason=verdict.reason, error=verdict.error or error)
+        batch = Batch(Purpose.END, [], current, token=current.token, verdict=failed)
+        batch.records = [run_ended(current.run.invocation_id or "", failed, current.began)]
+        batch.drop = self._dropped(current, failed)
+        return batch
+
+    def _submit_end(self, batch: Batch, current: CurrentRun, verdict: Verdict) -> None:
+        invocation_id = current.run.invocation_id or ""
+        now = self._host.services.clock.time()
+        records = list(batch.records)
+        current.take_in(records, None)
+        if verdict.source is not None:
+            records.append(cancel_requested(invocation_id, verdict, now))
+        records.append(run_ended(invocation_id, verdict, now, open_calls=current.open_calls))
+        batch.purpose = Purpose.END
+        batch.records = records
+        batch.verdict = verdict
+        batch.drop = self._dropped(current, verdict)
+        self._submit(batch, release=True, drop=batch.drop)
+
+    def _dropped(self, current: CurrentRun, verdict: Verdict) -> list[IndexEntry]:
+        if verdict.status is RunStatus.INTERRUPTED:
+            return []  # it is still to be found, by whoever goes on with it
+        return [open_run(self._key, current.run.invocation_id or "")]
+
+    def _submit(
+        self,
+        batch: Batch,
+        *,
+        expected: int | None = None,
+        claim: bool = False,
+        release: bool = False,
+        put: Sequence[IndexEntry] = (),
+        drop: Sequence[IndexEntry] = (),
+    ) -> None:
+        also = shared_records(self._key, batch.records)
+
+        def done(outcome: _Outcome) -> None:
+            if also and isinstance(outcome, Appended):
+                self._host.shared.changed(also)
+            with suppress(pykka.ActorDeadError):  # the session has stopped, and has left its run to others
+                self._stored(batch, outcome)
+
+        log, stream, token = self._host.log, self._key.stream, batch.token
+        if not (claim or release or put or drop or also) and expected is None:
+            # A log has less to do for a batch that asks for nothing more, as most are.
+            log.submit(stream, batch.records, done, token=token)
+            return
+        log.submit(
+            stream,
+            batch.records,
+            done,
+            expected=expected,
+            token=token,
+            claim=claim,
+            release=release,
+            put=put,
+            drop=drop,
+            also=also,
+        )

@@ -1,12 +1,13 @@
 """`ManualClock`: time that stands still until the test moves it."""
 
 import threading
+from collections.abc import Callable
 
 __all__ = ["ManualClock"]
 
 
 class ManualClock:
-    """A `Clock` that only `advance` moves.
+    """A `Clock` that only `advance` moves. The time limits of a runner that has it follow at once.
 
     Args:
         start: Seconds since the epoch at which it stands.
@@ -16,6 +17,7 @@ class ManualClock:
         self._lock = threading.Lock()
         self._start = start
         self._elapsed = 0.0
+        self._hooks: dict[object, Callable[[], object]] = {}
 
     def time(self) -> float:
         """See `Clock.time`."""
@@ -28,7 +30,7 @@ class ManualClock:
             return self._elapsed
 
     def advance(self, seconds: float) -> None:
-        """Move both clocks on by `seconds`.
+        """Move both clocks on by `seconds`. When this returns, every deadline that has come has been heeded.
 
         Raises:
             ValueError: `seconds` is negative: these clocks never go back.
@@ -37,3 +39,13 @@ class ManualClock:
             raise ValueError(f"a clock cannot be advanced by {seconds} s")
         with self._lock:
             self._elapsed += seconds
+            hooks = list(self._hooks.values())
+        for hook in hooks:
+            hook()
+
+    def on_advance(self, hook: Callable[[], object]) -> Callable[[], object]:
+        """Call `hook` after each move; return what ends that."""
+        key = object()
+        with self._lock:
+            self._hooks[key] = hook
+        return lambda: self._hooks.pop(key, None)

@@ -24,6 +24,7 @@ Each test has a storage of its own. What is true of one store only, such as what
 does to it, is not in here.
 """
 
+from intermission_storage.testing.also import Also
 from intermission_storage.testing.appends import Appends
 from intermission_storage.testing.claims import Claims
 from intermission_storage.testing.deletion import Deletion
@@ -36,5 +37,5 @@ from intermission_storage.testing.values import Values
 __all__ = ["EventLogContract", "Harness"]
 
 
-class EventLogContract(Appends, Values, Reading, Indexes, Claims, Deletion, Outcomes):
+class EventLogContract(Appends, Also, Values, Reading, Indexes, Claims, Deletion, Outcomes):
     """Inherit this in a class whose name begins with `Test`, and define the fixture `harness`."""

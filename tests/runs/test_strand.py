@@ -2,6 +2,7 @@
 
 import logging
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from intermission import (
     RunStatus,
     ToolContext,
 )
-from intermission.agents.effects import Steps, call_model, emit
+from intermission.agents.effects import Effect, Emit, Fork, RunAgent, Steps, call_model, emit
 from intermission.kernel.actor import ActorCrashError
 from intermission.models import ModelRequest, ModelResponse
 from intermission.testing import Gate, ScriptedModel, calls, error, text
@@ -94,6 +95,22 @@ def test_yielding_something_else_than_an_effect_fails_the_run_by_its_name() -> N
     assert "'hello', which is no effect" in str(result.error)
 
 
+NOTHING: Any = None
+
+
+@pytest.mark.parametrize("wrong", [Emit(NOTHING), RunAgent(NOTHING), Fork([NOTHING])], ids=str)
+def test_an_effect_that_holds_nothing_is_an_error_that_names_it_and_the_agent(wrong: Effect) -> None:
+    class Odd(BaseAgent):
+        def run(self, context: AgentContext) -> Steps:
+            yield wrong
+
+    result = run_once(Odd("odd"))
+
+    assert isinstance(result.error, TypeError)
+    assert str(result.error).startswith(f"agent 'odd' yielded {type(wrong).__name__}(")
+    assert "None" in str(result.error)
+
+
 def test_an_event_that_cannot_be_stored_fails_the_run_with_the_path_to_the_value() -> None:
     class Exotic(BaseAgent):
         def run(self, context: AgentContext) -> Steps:
@@ -104,6 +121,35 @@ def test_an_event_that_cannot_be_stored_fails_the_run_with_the_path_to_the_value
 
     assert isinstance(result.error, EncodingError)
     assert result.error.path == "data.branch"
+
+
+@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize(
+    ("change", "kind", "wrong"),
+    [
+        ({"invocation_id": "imported"}, ValueError, "invocation 'imported'"),
+        ({"author": "user"}, ValueError, "author 'user'"),
+        ({"author": ""}, ValueError, "author ''"),
+        ({"author": None}, TypeError, "author is None"),
+        ({"author": 7}, TypeError, "author is 7"),
+        ({"timestamp": "now"}, TypeError, "timestamp is 'now'"),
+        ({"timestamp": None}, TypeError, "timestamp is None"),
+    ],
+)
+def test_an_event_that_is_not_the_runs_own_is_refused_where_it_is_yielded_and_not_stored(
+    change: dict[str, Any], kind: type[Exception], wrong: str, partial: bool
+) -> None:
+    class Importer(BaseAgent):
+        def run(self, context: AgentContext) -> Steps:
+            event = context.event(self.name, content=Content.model("old"), partial=partial)
+            yield replace(event, **change)
+
+    result = run_once(Importer("importer"))
+
+    assert type(result.error) is kind
+    assert "agent 'importer' yielded" in str(result.error)
+    assert wrong in str(result.error)
+    assert [event.author for event in result.events] == ["user"]
 
 
 def test_the_agents_generator_is_closed_when_its_run_fails() -> None:
@@ -134,11 +180,10 @@ def test_a_tool_is_given_the_context_of_its_call() -> None:
         result = runner.run(**KEY, message="hi").result()
 
     (call,) = result.events[1].function_calls
-    assert seen == [
-        ToolContext(
-            function_call_id=call.id, invocation_id=str(result.invocation_id), user_id="u", session_id="s"
-        )
-    ]
+    (context,) = seen
+    assert context.function_call_id == call.id
+    assert context.invocation_id == result.invocation_id
+    assert (context.user_id, context.session_id) == ("u", "s")
 
 
 def test_a_tool_that_does_not_exist_is_answered_and_the_run_goes_on() -> None:

@@ -1,0 +1,228 @@
+"""`Environment`: what the strands of one run share."""
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
+from dataclasses import replace
+from typing import Any
+
+import pykka
+
+from intermission.agents.base import AgentContext
+from intermission.config import ToolExecution
+from intermission.content import FunctionCall, FunctionResponse
+from intermission.errors import LlmCallsLimitExceededError
+from intermission.events import Event
+from intermission.kernel.ref import ActorRef
+from intermission.kernel.scope import CancelScope
+from intermission.kernel.workers import Budget
+from intermission.runs.ahead import Ahead, EventsAhead, state_ahead
+from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.messages import AgentDone, Append
+from intermission.runs.services import Services
+from intermission.runs.signals import RunOver
+from intermission.state import TEMP, State, apply_change
+from intermission.tools.base import Tool, is_async
+from intermission_storage import Kind, Record
+
+__all__ = ["Environment"]
+
+
+class Environment:
+    """What the strands of one run share.
+
+    Args:
+        run: The run.
+        services: What the runs of a runner share.
+        session: The run's session.
+        committed: Returns the session's state as it is committed, now.
+        events: The session's events, which grow as they are stored.
+    """
+
+    def __init__(
+        self,
+        run: Lifecycle,
+        services: Services,
+        session: ActorRef,
+        committed: Callable[[], Mapping[str, Any]],
+        events: Sequence[Event],
+    ) -> None:
+        self.run = run
+        self.services = services
+        self._overlaps = run.config.overlap_model_calls
+        self.events = EventsAhead(events) if self._overlaps else events
+        self._session = session
+        self._committed = committed
+        given = run.state_delta.items()
+        self._temp = {key: value for key, value in given if key.startswith(TEMP) and value is not None}
+        self._temp_changing = threading.Lock()  # parallel branches may
+        self._model_calls = itertools.count(1)
+        self.extra = {
+            "session": run.key.session_id,
+            "user": run.key.user_id,
+            "invocation": run.invocation_id,
+        }
+
+    @property
+    def scope(self) -> CancelScope:
+        """The run's scope."""
+        assert self.run.scope is not None
+        return self.run.scope
+
+    def context(self) -> AgentContext:
+        """Return what the run's root agent knows."""
+        assert self.run.invocation_id is not None
+        return AgentContext(
+            invocation_id=self.run.invocation_id,
+            user_id=self.run.key.user_id,
+            session_id=self.run.key.session_id,
+            config=self.run.config,
+            events=self.events,
+            clock=self.services.clock,
+            state=self.new_state(),
+            cancellation=self.scope,
+        )
+
+    def check_event(self, event: Event, agent: str) -> None:
+        """Refuse what an agent may have yielded, but no reader of the log would find or understand.
+
+        Raises:
+            TypeError: It is no event, its author is no `str`, or its timestamp no number.
+            ValueError: It belongs to another run, or says that it is from the user, or from nobody.
+        """
+        given: object = event
+        if not isinstance(given, Event):  # pyright: ignore[reportUnnecessaryIsInstance] - agents without types
+            raise TypeError(f"agent {agent!r} yielded Emit({given!r}), which holds no event")
+        author, timestamp = event.author, event.timestamp
+        if not isinstance(author, str):  # pyright: ignore[reportUnnecessaryIsInstance] - agents without types
+            raise TypeError(f"agent {agent!r} yielded an event whose author is {author!r}, which is no str")
+        if author in {"user", ""}:
+            raise ValueError(
+                f"agent {agent!r} yielded an event of author {author!r}; give it the name of an agent"
+            )
+        if isinstance(timestamp, bool) or not isinstance(timestamp, int | float):  # pyright: ignore[reportUnnecessaryIsInstance] - agents without types
+            raise TypeError(
+                f"agent {agent!r} yielded an event whose timestamp is {timestamp!r}; give seconds as a number"
+            )
+        if event.invocation_id != self.run.invocation_id:
+            raise ValueError(
+                f"agent {agent!r} yielded an event of invocation {event.invocation_id!r}, but this is run "
+                f"{self.run.invocation_id!r}; context.event() makes events that belong to it"
+            )
+
+    def tell(self, message: Append | AgentDone) -> None:
+        """Send the session a message.
+
+        Raises:
+            RunOver: There is no such session any more, and so no run.
+        """
+        try:
+            # The strand has nothing else to do until the session has handled it.
+            self._session.tell_here(message)
+        except pykka.ActorDeadError:
+            raise RunOver from None
+
+    def tell_later(self, message: Append) -> None:
+        """Send the session a message, which it handles on a thread of its own.
+
+        Raises:
+            RunOver: See `tell`.
+        """
+        try:
+            self._session.tell(message)
+        except pykka.ActorDeadError:
+            raise RunOver from None
+
+    def ahead(self, event: Event, refused: Callable[[], None]) -> Ahead:
+        """Return a reply to the append of an event that a model is asked about meanwhile; see `Ahead`."""
+        state = dict(self._visible())
+        apply_change(state, event.actions.state_delta, event.actions.state_operations)
+        return Ahead((*self.events, event), state, refused)
+
+    def submit(
+        self,
+        function: Callable[..., None],
+        *args: Any,
+        refused: Callable[[], None] | None = None,
+        budget: Budget = Budget.CALLS,
+        context: Context | None = None,
+    ) -> None:
+        """Have a worker call a function, with the variables of the run's caller; see `Workers.submit`."""
+        context = self.run.context.copy() if context is None else context
+        self.services.workers.submit(function, *args, refused=refused, budget=budget, context=context)
+
+    def count_model_call(self) -> None:
+        """Count one more model call of the run.
+
+        Raises:
+            LlmCallsLimitExceededError: The run has had all that it may.
+        """
+        limit = self.run.config.max_llm_calls
+        if 0 < limit < next(self._model_calls):
+            raise LlmCallsLimitExceededError(limit)
+
+    def new_state(self) -> State:
+        """Return a view of the session's state, with no changes yet."""
+        return State(self._visible)
+
+    def _visible(self) -> Mapping[str, Any]:
+        ahead = state_ahead() if self._overlaps else None
+        if ahead is not None:
+            return ahead
+        committed = self._committed()
+        return {**committed, **self._temp} if self._temp else committed
+
+    def with_state(self, event: Event, state: State) -> Event:
+        """Return the event with the changes of a state on it; what is `temp:` stays in the run."""
+        delta, operations = state.take()
+        delta |= event.actions.state_delta
+        if not (delta or operations or event.actions.state_operations):
+            return event
+        operations = (*event.actions.state_operations, *operations)
+        temp = {key: delta.pop(key) for key in list(delta) if key.startswith(TEMP)}
+        passing = tuple(one for one in operations if one.key.startswith(TEMP))
+        if temp or passing:
+            with self._temp_changing:
+                changed = dict(self._temp)
+                apply_change(changed, temp, passing)
+                self._temp = changed
+        stored = tuple(one for one in operations if not one.key.startswith(TEMP))
+        return replace(event, actions=replace(event.actions, state_delta=delta, state_operations=stored))
+
+    def at_once(self, calls: Sequence[FunctionCall], tools: Mapping[str, Tool]) -> Sequence[FunctionCall]:
+        """Return which calls of a turn begin at once."""
+        match self.run.config.tool_execution:
+            case ToolExecution.SEQUENTIAL:
+                return calls[:1]
+            case ToolExecution.PARALLEL_SUBSCRIBE:
+                return calls
+            case _:
+                blocking = [call for call in calls if not is_async(tools.get(call.name))]
+                return [call for call in calls if call in blocking[:1] or call not in blocking]
+
+    def call_started(self, call: FunctionCall) -> Record:
+        """The record that a call begins: from then on it may have had its effect."""
+        return Record(
+            Kind.CALL_STARTED,
+            {
+                "invocationId": self.run.invocation_id,
+                "callId": call.id,
+                "tool": call.name,
+                "timestamp": self.services.clock.time(),
+            },
+        )
+
+    def call_finished(
+        self, call: FunctionCall, outcome: str, response: FunctionResponse | None = None
+    ) -> Record:
+        """The record that a call has ended; with its response, if that does not travel along in an event."""
+        data: dict[str, Any] = {
+            "invocationId": self.run.invocation_id,
+            "callId": call.id,
+            "outcome": outcome,
+            "timestamp": self.services.clock.time(),
+        }
+        if response is not None:
+            data["response"] = dict(response.response)
+        return Record(Kind.CALL_FINISHED, data)

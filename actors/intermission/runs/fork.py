@@ -1,0 +1,75 @@
+"""`Forked`: agents that run at the same time, each on a strand and a branch of its own."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from intermission.agents.base import AgentContext
+from intermission.agents.effects import Runnable
+from intermission.kernel.scope import CancelScope
+from intermission.runs.line import Line
+from intermission.runs.result import CancelSource
+from intermission.runs.signals import RunOver, RunStopped
+from intermission.runs.together import Latch
+from intermission_storage import Record
+
+__all__ = ["Forked"]
+
+
+class Forked:
+    """The strands of one `Fork`. The first that fails ends the others.
+
+    Args:
+        parent: The strand that yielded the fork.
+        agents: What runs.
+        context: What the forking agent knows.
+    """
+
+    def __init__(self, parent: Line, agents: Sequence[Runnable], context: AgentContext) -> None:
+        self._parent = parent
+        self._error: Exception | None = None
+        self._stopped = False
+        self._owed: list[list[Record]] = []  # what the branches leave to be stored
+        self._latch = Latch(len(agents), parent.scope)
+        self._scopes: list[CancelScope] = []
+        self._strands = [self._strand(agent, context) for agent in agents]
+
+    def wait(self) -> None:
+        """Run all, and return when all have left.
+
+        Raises:
+            RunOver: The parent's scope was cancelled.
+            RunStopped: One of them was stopped.
+            Exception: The first error of one.
+        """
+        for strand in self._strands:
+            strand.start()
+        if self._strands:
+            self._latch.wait()
+        if self._parent.scope.cancelled:
+            raise RunOver
+        for scope in self._scopes:
+            scope.close()
+        for owed in self._owed:
+            self._parent.owed += owed
+        if self._error is not None:
+            raise self._error
+        if self._stopped:
+            raise RunStopped
+
+    def _strand(self, agent: Runnable, context: AgentContext) -> Line:
+        scope = CancelScope.child_of(self._parent.scope)
+        self._scopes.append(scope)
+        name = f"{context.branch}.{agent.name}" if context.branch else agent.name
+        environment = self._parent.environment
+        branch = replace(context, branch=name, state=environment.new_state(), cancellation=scope)
+        return self._parent.branch(agent, branch, scope, self._finished)
+
+    def _finished(self, strand: Line, error: Exception | None) -> None:
+        if error is not None and self._error is None:
+            self._error = error
+            for scope in self._scopes:
+                if scope is not strand.scope:
+                    scope.cancel(f"a sibling failed: {error}", source=CancelSource.SIBLING_FAILURE)
+        self._stopped = self._stopped or strand.stopped
+        self._owed.append(strand.owed)
+        self._latch.arrive()

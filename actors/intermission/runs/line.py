@@ -1,0 +1,58 @@
+"""`Line`: a strand as those see it who work for it."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from intermission.agents.base import AgentContext
+from intermission.agents.effects import Runnable
+from intermission.events import Event
+from intermission.kernel.scope import CancelScope
+from intermission.runs.calls import Outcome
+from intermission.runs.environment import Environment
+from intermission_storage import Record
+
+__all__ = ["Finished", "Line"]
+
+
+class Line(Protocol):
+    """A strand. What it has and does is described there."""
+
+    environment: Environment
+    scope: CancelScope
+    owed: list[Record]
+    begun: set[str]
+    stopped: bool
+
+    def start(self) -> None:
+        """Have a worker drive it from its beginning."""
+        ...
+
+    def store(self, event: Event | None, *, after: Sequence[Record] = (), last: bool = False) -> Event | None:
+        """Have the session store something, and wait until that is durable."""
+        ...
+
+    def journal(self, *records: Record) -> None:
+        """Have the session store records that nobody waits for."""
+        ...
+
+    def journal_owed(self) -> None:
+        """Have the session store what is owed, and do not wait for it."""
+        ...
+
+    def resume(self, outcome: Outcome) -> None:
+        """Have a worker go on with it."""
+        ...
+
+    def leave(self) -> None:
+        """Have a worker close it: its scope is cancelled."""
+        ...
+
+    def branch(
+        self, agent: Runnable, context: AgentContext, scope: CancelScope, finished: "Finished"
+    ) -> "Line":
+        """Return a new strand of the same run, for an agent on a branch of its own."""
+        ...
+
+
+Finished: TypeAlias = Callable[[Line, Exception | None], None]
+"""Called once when a strand has left its last generator, with the error that ended it, if one did."""

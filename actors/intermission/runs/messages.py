@@ -1,0 +1,90 @@
+"""What a run's strands say to their session, and what subscribers of an actor system are told."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from intermission.events import Event
+from intermission.kernel.mailbox import Lane
+from intermission.kernel.promise import Promise
+from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.result import RunResult
+from intermission_storage import Record
+
+__all__ = ["AgentDone", "Append", "Begin", "EventStored", "RunEnded", "RunStarted"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """To subscribers of a system: a run's beginning is stored."""
+
+    user_id: str
+    session_id: str
+    invocation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventStored:
+    """To subscribers of a system: an event is stored."""
+
+    user_id: str
+    session_id: str
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """To subscribers of a system: a run has ended."""
+
+    user_id: str
+    session_id: str
+    result: RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Session → agent: the run is durable, drive it."""
+
+    lane: ClassVar[Lane] = Lane.INTERNAL
+
+
+@dataclass(slots=True)
+class Append:
+    """Strand → session: store this, show the event, then answer.
+
+    An append of a run that is over is answered with `RunOver`.
+
+    Attributes:
+        run: The run.
+        event: What is to be shown, if anything is.
+        before: Records that come before the event's.
+        after: Records that come after it.
+        stored: Is kept with the event as it was stored; `None` if nobody waits.
+        last: The run ends with it.
+    """
+
+    lane: ClassVar[Lane] = Lane.INTERNAL
+    run: Lifecycle
+    event: Event | None
+    stored: Promise[Event | None] | None
+    before: Sequence[Record] = ()
+    after: Sequence[Record] = ()
+    last: bool = False
+
+
+@dataclass(slots=True)
+class AgentDone:
+    """Strand → session: the root agent came to its end.
+
+    Attributes:
+        run: The run.
+        error: What ended it.
+        stopped: The reason, if it ended because a stop was asked for.
+        before: Records that are still to be stored.
+    """
+
+    lane: ClassVar[Lane] = Lane.INTERNAL
+    run: Lifecycle
+    error: Exception | None = None
+    stopped: str | None = None
+    before: Sequence[Record] = ()

@@ -1,0 +1,78 @@
+"""What a run's work looks like to its caller: `ResidualWork`, `CancelReceipt` and `CancelReport`."""
+
+import time
+
+from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.receipt import CancelOutcome, CancelReceipt, CancelReport, ResidualWork
+from intermission.runs.result import CancelSource
+
+__all__ = ["receipt_of", "report_of", "residual_of"]
+
+
+def residual_of(run: Lifecycle) -> tuple[ResidualWork, ...]:
+    """Return what of a run has not returned though the run goes on, or has ended, without it."""
+    now = time.monotonic()
+    ended = run.acknowledged
+    reason = run.cancel_reason or (run.cancel_source or "the run has ended")
+    found: list[ResidualWork] = []
+    for piece in run.work.pieces:
+        since = piece.given_up if piece.given_up is not None else ended
+        if since is None:
+            continue
+        found.append(
+            ResidualWork(
+                user_id=run.key.user_id,
+                session_id=run.key.session_id,
+                invocation_id=run.invocation_id or "",
+                what=piece.what,
+                name=piece.name,
+                call_id=piece.call_id,
+                seconds=now - since,
+                reason=piece.reason or str(reason),
+            )
+        )
+    return tuple(found)
+
+
+def receipt_of(run: Lifecycle, outcome: CancelOutcome) -> CancelReceipt:
+    """Return what is known of a cancel now."""
+    result = run.result
+    durable = result is not None and result.last_seq is not None
+    last = result.last_seq if result is not None else (run.last_shown or None)
+    return CancelReceipt(outcome, durable, _still_running(run), last)
+
+
+def report_of(run: Lifecycle) -> CancelReport | None:
+    """Return how far the cancel of a run has come; `None` if nobody has cancelled it."""
+    if run.requested is None:
+        return None
+    pieces = run.work.pieces
+    terminated = None
+    if run.acknowledged is not None and not pieces:
+        terminated = max(run.acknowledged, run.work.terminated or 0.0)
+    return CancelReport(
+        source=run.cancel_source or CancelSource.CALLER,
+        reason=run.cancel_reason,
+        requested=run.requested,
+        acknowledged=run.acknowledged,
+        terminated=terminated,
+        race_winner=None if run.result is None else run.result.status,
+        still_running=_still_running(run),
+    )
+
+
+def _still_running(run: Lifecycle) -> tuple[ResidualWork, ...]:
+    now = time.monotonic()
+    return tuple(
+        ResidualWork(
+            user_id=run.key.user_id,
+            session_id=run.key.session_id,
+            invocation_id=run.invocation_id or "",
+            what=piece.what,
+            name=piece.name,
+            call_id=piece.call_id,
+            seconds=now - (piece.given_up or run.requested or now),
+            reason=piece.reason or run.cancel_reason,
+        )
+        for piece in run.work.pieces
+    )

@@ -1,0 +1,11 @@
+"""Signals within a run. They are no errors, and agents do not get to see them."""
+
+__all__ = ["RunOver", "RunStopped"]
+
+
+class RunOver(BaseException):
+    """The run has ended meanwhile, and whoever still works for it leaves."""
+
+
+class RunStopped(BaseException):
+    """A stop was asked for, and the next step is not taken."""

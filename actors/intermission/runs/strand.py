@@ -1,0 +1,388 @@
+"""`Strand`: drives an agent's generators, on one worker at a time, and performs what they yield."""
+
+import inspect
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from intermission.agents.base import AgentContext
+from intermission.agents.effects import Call, CallModel, CallTools, Emit, Fork, RunAgent, Runnable
+from intermission.agents.llm import LlmAgent
+from intermission.errors import OverloadedError
+from intermission.events import Event
+from intermission.kernel.actor import ActorCrashError
+from intermission.kernel.cancel_hooks import CancelHandle
+from intermission.kernel.promise import Promise
+from intermission.kernel.scope import Cancelled, CancelScope
+from intermission.kernel.workers import Budget
+from intermission.runs.ahead import Ahead
+from intermission.runs.calls import Blocking, OpenCall, Outcome
+from intermission.runs.current import CurrentCall
+from intermission.runs.environment import Environment
+from intermission.runs.fork import Forked
+from intermission.runs.line import Finished, Line
+from intermission.runs.messages import Append
+from intermission.runs.result import CancelSource
+from intermission.runs.signals import RunOver, RunStopped
+from intermission.runs.together import Together
+from intermission.runs.turns import model_turn, tool_turn
+from intermission.runs.work import Piece
+from intermission_storage import Record
+
+__all__ = ["Strand"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A generator on the stack, and the agent in whose name it yields."""
+
+    steps: Any
+    agent: Runnable
+    context: AgentContext
+
+
+class Strand:
+    """One line of an agent's work: a stack of generators, of which the top one is advanced.
+
+    A worker drives it from effect to effect. When a blocking call in it is given up, the worker stays with
+    the call, and another goes on with the strand: it belongs to whoever took the ticket of its call.
+
+    Args:
+        environment: What the strands of a run share.
+        agent: The agent at the bottom of the stack.
+        context: What that agent knows of the run.
+        scope: Cancelled when the strand must end.
+        finished: See `Finished`.
+        root: Whether the run ends with this strand.
+
+    Attributes:
+        owed: Records that are stored with the strand's next append.
+        begun: The ids of calls whose beginning is in the log.
+        stopped: Whether it ended before its time, because a stop was asked for.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        agent: Runnable,
+        context: AgentContext,
+        scope: CancelScope,
+        finished: Finished,
+        *,
+        root: bool = False,
+    ) -> None:
+        self.environment = environment
+        self.scope = scope
+        self.owed: list[Record] = []
+        self.begun: set[str] = set()
+        self.stopped = False
+        self._agent = agent
+        self._context = context
+        self._stack: list[_Frame] = []
+        self._finished = finished
+        self._root = root
+        self._piece = Piece("agent", agent.name)
+        self._reply: Promise[Event | None] | None = None
+        self._ahead: Ahead | None = None  # the append that the next effect, a model call, does not wait for
+        self._variables = environment.run.context
+        self._hook: CancelHandle | None = scope.on_cancel_now(self._wake)
+
+    def start(self) -> None:
+        """Have a worker drive the strand from its beginning."""
+        self.environment.run.work.begin(self._piece)
+        self._submit(Outcome(), begin=True)
+
+    def branch(self, agent: Runnable, context: AgentContext, scope: CancelScope, finished: Finished) -> Line:
+        """Return a new strand of the same run, for an agent on a branch of its own."""
+        return Strand(self.environment, agent, context, scope, finished)
+
+    def store(self, event: Event | None, *, after: Sequence[Record] = (), last: bool = False) -> Event | None:
+        """Have the session store what is owed, an event and records, and wait until that is durable.
+
+        Raises:
+            RunOver: The run, or the strand, is over.
+            StorageError: It could not be stored.
+        """
+        reply: Promise[Event | None] = Promise()
+        self._reply = reply
+        before, self.owed = self.owed, []
+        self.environment.tell(Append(self.environment.run, event, reply, before, after, last))
+        if self.scope.cancelled:
+            reply.fail(RunOver())
+        try:
+            return reply.wait()
+        except Exception:
+            self.owed = [*before, *self.owed]  # it was refused with the rest, and is still true
+            raise
+
+    def _store_ahead(self, event: Event) -> Event:
+        """Have the session store what is owed and an event, and return before that is durable."""
+        before, self.owed = self.owed, []
+
+        def refused() -> None:
+            before[:], self.owed = [], [*before, *self.owed]
+
+        self._reply = self._ahead = ahead = self.environment.ahead(event, refused)
+        self.environment.tell(Append(self.environment.run, event, ahead, tuple(before)))
+        if self.scope.cancelled:
+            ahead.fail(RunOver())
+        return event
+
+    def _settle_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.wait()
+
+    def journal(self, *records: Record) -> None:
+        """Have the session store records that nobody waits for."""
+        self.environment.tell_later(Append(self.environment.run, None, None, records))
+
+    def journal_owed(self) -> None:
+        """Have the session store what is owed, for nothing is stored soon that could take it along."""
+        owed, self.owed = self.owed, []
+        if owed:
+            self.journal(*owed)
+
+    def resume(self, outcome: Outcome) -> None:
+        """Have a worker go on with the outcome of the effect for which `_perform` had none."""
+        self._submit(outcome)
+
+    def leave(self) -> None:
+        """Have a worker leave the generators: the scope is cancelled."""
+        self._leave()
+
+    def _wake(self) -> None:
+        reply = self._reply
+        if reply is not None:
+            reply.fail(RunOver())
+
+    def _drive(self, outcome: Outcome, begin: bool) -> None:
+        """Go on with the outcome of the last effect, until the end or until a call is given up."""
+        error: Exception | None = None
+        with CurrentCall(self.environment.run, self.scope, self._piece):
+            try:
+                if begin:
+                    self._check()
+                    self._stack.append(self._frame(self._agent, self._context))
+                if not self._go_on(outcome):
+                    return
+            except RunStopped:
+                error = self._end_stopped()
+            except RunOver:
+                self._close()
+            except Cancelled as raised:
+                # The slot decides whether the run is over, not an exception.
+                if not self.scope.cancelled:
+                    error = ActorCrashError.of("an agent that nobody has cancelled", raised)
+                self._close()
+            except Exception as raised:  # noqa: BLE001 - whatever it is, the run must come to an end
+                error = raised
+            except BaseException as raised:  # noqa: BLE001 - a SystemExit of user code must not end a worker
+                error = ActorCrashError.of("user code", raised)
+                self._close()
+        hook, self._hook = (
+            self._hook,
+            None,
+        )  # it holds this strand: a circle would be left to the garbage collection
+        if hook is not None:
+            hook.remove()
+        try:
+            self._finished(self, error)
+        finally:
+            self.environment.run.work.end(self._piece)
+
+    def _go_on(self, outcome: Outcome | None) -> bool:
+        """Return whether the strand is at its end; if not, another worker has it."""
+        while outcome is not None:
+            effect = self._advance(outcome)
+            if effect is None:
+                return True
+            try:
+                outcome = self._perform(effect)
+            except Exception as raised:  # noqa: BLE001 - it is the agent's to handle
+                outcome = Outcome(error=raised)
+        return False
+
+    def _advance(self, outcome: Outcome) -> Any:
+        """Return the next effect, or `None` when the stack is empty.
+
+        Raises:
+            Exception: What the agents did not handle.
+        """
+        value, error = outcome
+        while self._stack:
+            self._check()
+            steps = self._stack[-1].steps
+            try:
+                if self._ahead is None:
+                    return steps.send(value) if error is None else steps.throw(error)
+                with self._ahead.seen():
+                    return steps.send(value)
+            except StopIteration as stop:
+                value, error = stop.value, None
+            except Exception as raised:  # noqa: BLE001 - it is for the generator below
+                value, error = None, raised
+            self._stack.pop()
+            try:
+                self._settle_ahead()
+            except Exception as raised:  # noqa: BLE001 - it is for the generator below
+                value, error = None, error or raised
+        if error is not None:
+            raise error
+        return None
+
+    def _check(self) -> None:
+        if self.scope.cancelled:
+            raise RunOver
+
+    def _check_stop(self) -> None:
+        if self.environment.run.stop_requested is not None:
+            raise RunStopped
+
+    def _check_agents(self, effect: object, agents: Iterable[object]) -> None:
+        for agent in agents:
+            if isinstance(agent, type) or not callable(getattr(agent, "run", None)):
+                name = self._stack[-1].agent.name
+                raise TypeError(f"agent {name!r} yielded {effect!r}, but {agent!r} is no agent")
+
+    def _perform(self, effect: Any) -> Outcome | None:
+        if self._ahead is not None and not self._may_overlap(effect):
+            self._settle_ahead()
+        asked: object = effect
+        kind = type(asked)  # the most frequent ones first; of their subclasses there are few
+        if kind is Blocking:
+            return self._block(effect)
+        if kind is Emit:
+            return Outcome(self._emit(effect))
+        match effect:
+            case Event():
+                return Outcome(self._emit(Emit(effect)))
+            case CallModel():
+                self._check_stop()
+                ahead, self._ahead = self._ahead, None
+                return self._push(model_turn(self.environment, effect, self._stack[-1].context, ahead))
+            case CallTools():
+                return self._push(tool_turn(self, effect, self._stack[-1].context))
+            case Emit():
+                return Outcome(self._emit(effect))
+            case Blocking():
+                return self._block(effect)
+            case Together():
+                return effect.suspend()
+            case RunAgent(agent):
+                self._check_stop()
+                self._check_agents(effect, [agent])
+                self._stack.append(self._frame(agent, self._stack[-1].context))
+                return Outcome()
+            case Fork(agents):
+                self._check_stop()
+                self._check_agents(effect, agents)
+                Forked(self, agents, self._stack[-1].context).wait()
+                return Outcome()
+            case Call(function, args):
+                name = getattr(function, "__name__", type(function).__name__)
+                return self._block(Blocking(lambda _: function(*args), "call", name))
+            case _:
+                name = self._stack[-1].agent.name
+                raise TypeError(f"agent {name!r} yielded {effect!r}, which is no effect")
+
+    def _may_overlap(self, effect: Any) -> bool:
+        return isinstance(effect, CallModel) and self.environment.run.stop_requested is None
+
+    def _push(self, steps: Any) -> Outcome:
+        """Put steps of the runtime's own on the stack; what they return is the effect's answer."""
+        top = self._stack[-1]
+        self._stack.append(_Frame(steps, top.agent, top.context))
+        return Outcome()
+
+    def _emit(self, effect: Emit) -> Event:
+        event = effect.event
+        run = self.environment.run
+        self.environment.check_event(event, self._stack[-1].agent.name)
+        if event.partial:
+            run.show(event)
+            return event
+        event = self.environment.with_state(event, self._stack[-1].context.state)
+        after: list[Record] = []
+        if effect.starts_calls and run.stop_requested is None:
+            agent = self._stack[-1].agent
+            tools = agent.tools if isinstance(agent, LlmAgent) else {}
+            calls = self.environment.at_once(event.function_calls, tools)
+            self.begun.update(call.id for call in calls)
+            after = [self.environment.call_started(call) for call in calls]
+        if effect.calls_model and run.config.overlap_model_calls and run.stop_requested is None:
+            return self._store_ahead(event)
+        last = effect.last and self._root and len(self._stack) == 1
+        stored = self.store(event, after=after, last=last)
+        assert stored is not None
+        return stored
+
+    def _block(self, blocking: Blocking) -> Outcome | None:
+        call = OpenCall(
+            self.environment.run,
+            self.environment.services,
+            self.scope,
+            blocking,
+            go_on=self._submit,
+            leave=self._leave,
+        )
+        return call.perform()
+
+    def _frame(self, agent: Runnable, context: AgentContext) -> _Frame:
+        steps: object = agent.run(context)
+        if not inspect.isgenerator(steps):
+            raise TypeError(
+                f"run() of agent {agent.name!r} must be a generator, that is, hold a yield; "
+                f"it returned {type(steps).__name__}"
+            )
+        return _Frame(steps, agent, context)
+
+    def _end_stopped(self) -> Exception | None:
+        """Leave the generators, and say in an event of the root's that the run was stopped."""
+        self.stopped = True
+        top = self._stack[-1]
+        self._close()
+        if not self._root:
+            return None
+        reason = self.environment.run.stop_requested or ""
+        event = top.context.event(
+            top.agent.name, error_code="stopped", error_message=reason or None, turn_complete=True
+        )
+        try:
+            self.store(self.environment.with_state(event, top.context.state))
+        except RunOver:
+            return None
+        except Exception as error:  # noqa: BLE001 - the run must come to an end
+            return error
+        return None
+
+    def _close(self) -> None:
+        while self._stack:
+            frame = self._stack.pop()
+            try:
+                frame.steps.close()
+            except BaseException:
+                logger.exception(
+                    "agent %s raised while it was closed", frame.agent.name, extra=self.environment.extra
+                )
+
+    def _submit(self, outcome: Outcome, *, begin: bool = False) -> None:
+        # The worker that has driven it may still be in the context; what was set in there goes along.
+        self._variables = context = self._variables.copy()
+        self.environment.submit(self._drive, outcome, begin, refused=self._refused, context=context)
+
+    def _leave(self) -> None:
+        context = self._variables.copy()
+        self.environment.submit(self._drive, Outcome(), False, budget=Budget.RESERVE, context=context)
+
+    def _refused(self) -> None:
+        """No worker came: the run ends for lack of one."""
+        error = OverloadedError(
+            "no worker was free in time, so the run was ended. What was stored before is kept. "
+            "Start fewer runs at once, or give the runner more workers."
+        )
+        self.environment.run.cancel(CancelSource.OVERLOAD, "no worker was free in time", error=error)
+        self._leave()

@@ -1,0 +1,103 @@
+"""`Work`: what a run has set in motion and what of it has really ended."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from intermission.kernel.cancel_hooks import ScopeHost
+
+__all__ = ["Piece", "Work"]
+
+
+@dataclass(eq=False, slots=True)
+class Piece:
+    """One thing that a thread does for a run: a strand, a model call, a tool call, a hook on a cancel.
+
+    Attributes:
+        what: `"agent"`, `"model"`, `"tool"`, `"call"` or `"hook"`.
+        name: The agent's, model's, tool's or function's name.
+        call_id: The function call's id, for a tool.
+        given_up: When the run went on or ended without it; `None` while it is waited for.
+        reason: Why that was.
+    """
+
+    what: str
+    name: str
+    call_id: str | None = None
+    given_up: float | None = None
+    reason: str = ""
+    began: float = field(default_factory=time.monotonic)
+
+
+class Work:
+    """The pieces of one run that have not ended. One has ended when its thread has left it, not before."""
+
+    __slots__ = ("_changed", "_lock", "_on_idle", "_pieces", "terminated")
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._changed: threading.Condition | None = None  # made by who waits
+        self._pieces: dict[Piece, None] = {}  # in the order of their beginnings
+        self._on_idle: list[Callable[[], None]] = []
+        self.terminated: float | None = None
+
+    def begin(self, piece: Piece) -> None:
+        """A thread has begun it, or is about to."""
+        with self._lock:
+            self._pieces[piece] = None
+
+    def with_hooks(self, host: ScopeHost) -> ScopeHost:
+        """Return a host like this one, for scopes whose users' hooks are pieces while they run."""
+        return ScopeHost(host.timer, host.workers, self._track)
+
+    def _track(self, hook: Callable[[], object]) -> tuple[Callable[[], object], Callable[[], object]]:
+        piece = Piece("hook", getattr(hook, "__name__", type(hook).__name__))
+        piece.given_up = piece.began  # nobody waits for it to go on
+        return partial(self.begin, piece), partial(self.end, piece)
+
+    def give_up(self, piece: Piece, reason: str) -> None:
+        """The run goes on, or ends, without waiting for it."""
+        with self._lock:
+            if piece.given_up is None:
+                piece.given_up = time.monotonic()
+                piece.reason = reason
+
+    def end(self, piece: Piece) -> None:
+        """Its thread has left it."""
+        with self._lock:
+            self._pieces.pop(piece, None)
+            if self._pieces:
+                return
+            self.terminated = time.monotonic()
+            if self._changed is not None:
+                self._changed.notify_all()
+            waiting, self._on_idle = self._on_idle, []
+        for callback in waiting:
+            callback()
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """What has not ended, oldest first."""
+        with self._lock:
+            return tuple(self._pieces)
+
+    def is_open(self, piece: Piece) -> bool:
+        """Return whether a piece has not ended."""
+        return piece in self._pieces
+
+    def wait(self, timeout: float | None) -> bool:
+        """Return whether nothing is left within `timeout` seconds."""
+        with self._lock:
+            if self._changed is None:
+                self._changed = threading.Condition(self._lock)
+            return self._changed.wait_for(lambda: not self._pieces, timeout)
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once nothing is left: at once, or on the thread that ends the last piece."""
+        with self._lock:
+            if self._pieces:
+                self._on_idle.append(callback)
+                return
+        callback()

@@ -1,0 +1,151 @@
+"""`Administration`: looking at, following and ending the runs of sessions, by the sessions' keys."""
+
+from intermission.keys import SessionKey
+from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.receipt import CancelReceipt, ResidualWork
+from intermission.runs.residual import receipt_of, residual_of
+from intermission.runs.result import CancelSource
+from intermission.runs.run import Run
+from intermission.runs.waiting import Deadline, in_worker, wait_async, waiting_for_cancel, warn_of_blocking
+from intermission.sessions.catalog import Sessions
+from intermission.sessions.directory import Directory
+from intermission.sessions.follow import Viewers
+from intermission.sessions.host import Host
+
+__all__ = ["Administration"]
+
+
+class Administration:
+    """The half of a `Runner` that deals with runs which others have started.
+
+    Args:
+        host: What the sessions' actors need of the runner.
+        directory: The active sessions.
+
+    Attributes:
+        sessions: The app's sessions.
+    """
+
+    def __init__(self, host: Host, directory: Directory) -> None:
+        self._host = host
+        self._directory = directory
+        self._viewers = Viewers(host, directory)
+        self.sessions = Sessions(host, directory)
+
+    def active(self, *, user_id: str | None = None, session_id: str | None = None) -> list[Run]:
+        """Return the runs that are queued or under way here, oldest first, as viewers.
+
+        Args:
+            user_id: Only this user's.
+            session_id: Only those of the sessions of this id.
+        """
+        return [self._viewers.of_run(run) for run in self._directory.runs(user_id, session_id)]
+
+    def attach(self, *, user_id: str, session_id: str, after: int = 0) -> Run:
+        """Return a viewer of a session: its stored events, then those of the run in flight, to its end.
+
+        No event is missing and none comes twice. With no run in flight it ends after the stored ones. Of a
+        run that another process has under way, it shows the stored events as they are committed. A viewer
+        that is left touches nothing; its `cancel` cancels the run.
+
+        Args:
+            user_id: The session's user.
+            session_id: The session.
+            after: Only events with a higher `seq`.
+
+        Raises:
+            ValueError: `after` is negative.
+            SessionNotFoundError: There is no such session.
+            StorageError: The log cannot be read.
+        """
+        warn_of_blocking("Runner.attach", "aattach")
+        return self._viewers.of_session(SessionKey(self._host.app.name, user_id, session_id), after)
+
+    async def aattach(self, *, user_id: str, session_id: str, after: int = 0) -> Run:
+        """As `attach`, without blocking the event loop."""
+        return await in_worker(
+            self._host.services, lambda: self.attach(user_id=user_id, session_id=session_id, after=after)
+        )
+
+    def cancel(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        invocation_id: str | None = None,
+        reason: str = "",
+        wait: bool = False,
+        timeout: float | None = None,
+        take_over: bool = False,
+    ) -> CancelReceipt:
+        """Cancel the run of a session that is under way, or the one of that invocation; see `Run.cancel`.
+
+        A run that its process has left without an end gets one in the log.
+
+        Args:
+            user_id: The session's user.
+            session_id: The session.
+            invocation_id: Only this run.
+            reason: Why; it is kept in the log.
+            wait: Wait until the end is stored, and all work of the run has really returned.
+            timeout: Seconds to wait at most.
+            take_over: Whether to end a run that another process has under way, too.
+
+        Raises:
+            SessionBusyError: Another process has the run under way.
+            StorageError: There is no such run here, and the log cannot be read or written.
+        """
+        deadline = Deadline(timeout)
+        run = self._find(user_id, session_id, invocation_id)
+        if run is None:
+            key = SessionKey(self._host.app.name, user_id, session_id)
+            return self._viewers.cancel_elsewhere(key, invocation_id, reason, take_over=take_over)
+        outcome = run.cancel(CancelSource.ADMIN, reason)
+        if wait:
+            with waiting_for_cancel(run):
+                run.wait_ended(deadline.left)
+                run.work.wait(deadline.left)
+        return receipt_of(run, outcome)
+
+    async def acancel(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        invocation_id: str | None = None,
+        reason: str = "",
+        wait: bool = False,
+        timeout: float | None = None,
+        take_over: bool = False,
+    ) -> CancelReceipt:
+        """As `cancel`, without blocking the event loop."""
+        deadline = Deadline(timeout)
+        run = self._find(user_id, session_id, invocation_id)
+        if run is None:
+            key = SessionKey(self._host.app.name, user_id, session_id)
+            return await in_worker(
+                self._host.services,
+                lambda: self._viewers.cancel_elsewhere(key, invocation_id, reason, take_over=take_over),
+            )
+        outcome = run.cancel(CancelSource.ADMIN, reason)
+        if wait:
+            with waiting_for_cancel(run):
+                await wait_async(run, lambda: run.result is not None and not run.work.pieces, deadline.left)
+        return receipt_of(run, outcome)
+
+    def stop(
+        self, *, user_id: str, session_id: str, invocation_id: str | None = None, reason: str = ""
+    ) -> None:
+        """Stop the run of a session that is under way, or the one of that invocation; see `Run.stop`."""
+        run = self._find(user_id, session_id, invocation_id)
+        if run is not None:
+            run.request_stop(reason)
+
+    def residual(self) -> list[ResidualWork]:
+        """Return the work that outlives its run, or that its run has gone on without, oldest first."""
+        runs = [*self._directory.lingering(), *self._directory.runs()]
+        return [piece for run in runs for piece in residual_of(run)]
+
+    def _find(self, user_id: str, session_id: str, invocation_id: str | None) -> Lifecycle | None:
+        runs = self._directory.runs(user_id, session_id)
+        return next((run for run in runs if invocation_id in {None, run.invocation_id}), None)

@@ -1,0 +1,96 @@
+"""Ends of runs: what their results are, and who ends a run whose session's actor has stopped."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from intermission.errors import SessionClosedError
+from intermission.keys import SessionKey
+from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.result import RunResult, RunStatus, Verdict
+from intermission.sessions.batch import Batch
+from intermission.sessions.current import CurrentRun, Phase
+from intermission.sessions.host import Host
+from intermission.sessions.reading import events_of_run
+from intermission.sessions.writer import SessionWriter
+from intermission_storage import Appended, StaleClaimError, StorageError
+
+__all__ = ["abandon", "result_of", "unwritten"]
+
+logger = logging.getLogger(__name__)
+
+
+def result_of(
+    host: Host, key: SessionKey, current: CurrentRun, verdict: Verdict, last_seq: int | None
+) -> RunResult:
+    """Return the result of a run that has records; without a number its end is not among them."""
+    usage = current.usage
+    if verdict.status is not RunStatus.COMPLETED:
+        usage = replace(usage, complete=False)  # a call that failed or was left has cost tokens too
+    invocation_id = current.run.invocation_id or ""
+    return RunResult(
+        status=verdict.status,
+        text=current.text,
+        usage=usage,
+        error=verdict.error,
+        reason=verdict.reason,
+        invocation_id=invocation_id,
+        last_seq=last_seq,
+        read_events=partial(events_of_run, host.log, key.stream, invocation_id),
+    )
+
+
+def unwritten(run: Lifecycle, verdict: Verdict) -> RunResult:
+    """Return the result of a run of which nothing is in the log."""
+    if verdict.status is RunStatus.INTERRUPTED:
+        # Nobody can go on with what is not there.
+        error = SessionClosedError("the runner was closed before this run began; nothing of it was stored")
+        verdict = Verdict(RunStatus.FAILED, error=error)
+    return RunResult(
+        status=verdict.status,
+        error=verdict.error,
+        reason=verdict.reason,
+        invocation_id=run.invocation_id,
+    )
+
+
+def abandon(
+    host: Host,
+    key: SessionKey,
+    current: CurrentRun,
+    error: Exception,
+    ended: Callable[[Lifecycle, RunResult], None],
+) -> None:
+    """End a run whose session's actor stops: its end is given to the log, whose thread ends the run.
+
+    Args:
+        host: The runner.
+        key: The session.
+        current: The run.
+        error: Why the actor stops.
+        ended: Called with the run and its result.
+    """
+    run = current.run
+    verdict = run.decide(Verdict(RunStatus.FAILED, error=error))
+    if current.token is None:
+        ended(run, unwritten(run, verdict))
+        return
+
+    def stored(_: Batch, outcome: Appended | StorageError) -> None:
+        if isinstance(outcome, Appended):
+            ended(run, result_of(host, key, current, verdict, outcome.position))
+        elif isinstance(outcome, StaleClaimError) and current.phase is Phase.ENDING:
+            ended(run, result_of(host, key, current, verdict, None))  # its own end was there before
+        else:
+            refused(outcome)
+
+    def refused(why: Exception) -> None:
+        failed = replace(verdict, status=RunStatus.FAILED, error=verdict.error or why)
+        ended(run, result_of(host, key, current, failed, None))
+
+    try:
+        SessionWriter(key, host, stored).end(current, verdict)
+    except Exception as why:
+        logger.exception("the end of run %s could not be stored", run.invocation_id)
+        refused(why)

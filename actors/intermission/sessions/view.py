@@ -1,0 +1,84 @@
+"""`SessionView`: a session as its records make it. Pure: records in, events and state out."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from intermission.events import Event
+from intermission.state import Operation, apply_change, own_change
+from intermission_storage import EventLog, Kind, Record
+
+__all__ = ["SessionView"]
+
+# To look a member of an enumeration up is slow.
+_EVENT, _STATE_SET, _SESSION_CREATED = Kind.EVENT, Kind.STATE_SET, Kind.SESSION_CREATED
+
+
+class SessionView:
+    """What a session's records come to.
+
+    Attributes:
+        position: The number of the last record.
+        identity: What tells the session from another one that was made anew under its name; `None` before
+            its first record.
+        events: Its events, oldest first.
+        state: Its state, without what belongs to the app or the user.
+        created: When it was created, in seconds since the epoch.
+        updated: When its last record was made.
+    """
+
+    __slots__ = ("created", "events", "identity", "position", "state", "updated")
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.identity: Any = None
+        self.events: list[Event] = []
+        self.state: dict[str, Any] = {}
+        self.created = 0.0
+        self.updated = 0.0
+
+    @classmethod
+    def load(cls, log: EventLog, stream: str) -> "SessionView":
+        """Read a session from its log.
+
+        Raises:
+            StorageError: The log cannot be read.
+        """
+        view = cls()
+        view.fold(log.read(stream))
+        return view
+
+    def fold(self, records: Iterable[Record], known: Event | None = None) -> list[Event]:
+        """Take further records in, and return the events among them.
+
+        Args:
+            records: The records, with their numbers.
+            known: The event that the only event record among them holds, if nobody can change its values.
+        """
+        return self._fold(((record, record.seq) for record in records), known)
+
+    def take_in(self, records: Sequence[Record], position: int, known: Event | None = None) -> list[Event]:
+        """As `fold`, for records that a commit has just brought, of which the last has that number."""
+        numbered = zip(records, range(position - len(records) + 1, position + 1), strict=True)
+        return self._fold(numbered, known if known is not None and known.is_plain else None)
+
+    def _fold(self, records: Iterable[tuple[Record, int]], known: Event | None) -> list[Event]:
+        events: list[Event] = []
+        for record, seq in records:
+            kind, data = record.kind, record.data
+            self.position = seq
+            self.updated = data.get("timestamp", self.updated)
+            if kind == _EVENT:
+                event = Event.stored(data, seq) if known is None else known.stored_as(seq)
+                events.append(event)
+                actions = event.actions
+                if actions.state_delta or actions.state_operations:
+                    apply_change(self.state, *own_change(actions.state_delta, actions.state_operations))
+            elif kind == _STATE_SET:
+                operations = tuple(map(Operation.from_dict, data.get("operations", ())))
+                apply_change(self.state, *own_change(data["delta"], operations))
+            elif kind == _SESSION_CREATED:
+                self.identity = data["id"]
+                self.created = data["timestamp"]
+                apply_change(self.state, *own_change(data.get("state", {}), ()))
+        self.events += events
+        return events
