@@ -6,12 +6,8 @@ has a thread, many sessions with few. The disk is pretended where the figures of
 little. How often a run makes it flush needs no clock, and is also a test: `tests/runs/test_counts.py`.
 """
 
-import argparse
-import os
 import statistics
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,13 +15,12 @@ from typing import Any
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 sys.path.insert(0, str(SUPPORT))
 
-from flushes import compile_shim, in_child_of  # noqa: E402 - this is a script, and nobody else sets its path
+from bench import Row, run_parts, show, write  # noqa: E402 - this is a script, and nobody else sets its path
+from flushes import compile_shim, in_child_of  # noqa: E402 - as above
 
 PARTS_FILE = Path(__file__).resolve().parent / "runtime_parts.py"
 FLUSH_US = 1000  # of the pretended disk
 PATIENCE = 1800.0  # seconds
-
-Row = list[str]
 
 
 class Bench:
@@ -169,37 +164,12 @@ def milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:,.2f} ms"
 
 
-def show(header: Row, rows: Sequence[Row]) -> None:
-    """Write a table in Markdown."""
-    table = [header, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
-    lines = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in table]
-    lines.insert(1, ["-" * width for width in widths])
-    write("\n".join(f"| {' | '.join(line)} |" for line in lines))
-
-
-def write(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description="How fast the runtime is, and how much it holds.")
-    parser.add_argument("parts", nargs="*", metavar="part", help=f"{', '.join(PARTS)}; all if none is given")
-    parser.add_argument(
-        "--quick", action="store_true", help="only see that it works: the figures say nothing"
+    run_parts(
+        "How fast the runtime is, and how much it holds.",
+        PARTS,
+        lambda directory, quick: Bench(directory, quick=quick),
     )
-    chosen = parser.parse_args()
-    if unknown := set(chosen.parts) - set(PARTS):
-        parser.error(f"there is no part {', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="intermission-bench-") as directory:
-        bench = Bench(Path(directory), quick=chosen.quick)
-        for name in chosen.parts or PARTS:
-            title, part = PARTS[name]
-            write(f"\n## {name}: {title} (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)\n")
-            part(bench)
-    write(f"\n{time.monotonic() - begun:.0f} s in all")
 
 
 if __name__ == "__main__":
