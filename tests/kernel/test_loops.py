@@ -8,20 +8,8 @@ import pytest
 
 from intermission.kernel.loops import ToolLoops
 from intermission.kernel.timer import Timer
-from intermission.testing import Gate, ManualClock
+from intermission.testing import Gate
 from loops import PATIENCE, Ends, answered, foreign, forever, own_threads, this_loop
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def timer(clock: ManualClock) -> Iterator[Timer]:
-    timer = Timer(clock)
-    yield timer
-    timer.close()
 
 
 @pytest.fixture

@@ -14,18 +14,6 @@ from loops import PATIENCE, Ends, answered, foreign, forever, own_threads, this_
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def timer(clock: ManualClock) -> Iterator[Timer]:
-    timer = Timer(clock)
-    yield timer
-    timer.close()
-
-
-@pytest.fixture
 def loops(timer: Timer) -> Iterator[ToolLoops]:
     loops = ToolLoops(timer)
     yield loops

@@ -4,32 +4,16 @@ import sys
 import threading
 import tracemalloc
 import weakref
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 
 import pytest
 
 import scale
 from intermission.kernel.scope import Cancelled, CancelScope, ScopeHost
 from intermission.testing import ManualClock
-from scopes import hosted, started
+from scopes import started
 
 ROUNDS = scale.rounds(50, 500)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def host(clock: ManualClock) -> Iterator[ScopeHost]:
-    with hosted(clock) as host:
-        yield host
-
-
-@pytest.fixture
-def root(host: ScopeHost) -> CancelScope:
-    return CancelScope.child_of(None, host=host)
 
 
 def test_a_cancel_reaches_everything_below_and_nothing_else(root: CancelScope) -> None:

@@ -1,33 +1,16 @@
 import contextvars
 import logging
 import threading
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
 
 import scale
 from intermission.kernel.scope import Cancelled, CancelScope, ScopeHost
-from intermission.testing import Gate, ManualClock
-from scopes import hosted, settled, started
+from intermission.testing import Gate
+from scopes import settled, started
 
 ROUNDS = scale.rounds(50, 500)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def host(clock: ManualClock) -> Iterator[ScopeHost]:
-    with hosted(clock) as host:
-        yield host
-
-
-@pytest.fixture
-def root(host: ScopeHost) -> CancelScope:
-    return CancelScope.child_of(None, host=host)
 
 
 def test_a_users_hook_runs_once_on_a_thread_of_its_own_with_its_context(

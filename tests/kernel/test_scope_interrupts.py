@@ -1,7 +1,7 @@
 import gc
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -9,27 +9,10 @@ import pytest
 
 import scale
 from intermission.kernel.scope import CancelScope, ScopeHost
-from intermission.testing import ManualClock
 from interrupts import at_each_step, interrupt
-from scopes import hosted, settled, started
+from scopes import settled, started
 
 ROUNDS = scale.rounds(50, 500)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def host(clock: ManualClock) -> Iterator[ScopeHost]:
-    with hosted(clock) as host:
-        yield host
-
-
-@pytest.fixture
-def root(host: ScopeHost) -> CancelScope:
-    return CancelScope.child_of(None, host=host)
 
 
 def test_after_an_interrupt_at_any_step_a_repeated_cancel_does_the_rest(host: ScopeHost) -> None:

@@ -1,30 +1,13 @@
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 import scale
-from intermission.kernel.scope import Cancelled, CancelScope, ScopeHost
+from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.testing import ManualClock
-from scopes import hosted, started
+from scopes import started
 
 ROUNDS = scale.rounds(50, 500)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def host(clock: ManualClock) -> Iterator[ScopeHost]:
-    with hosted(clock) as host:
-        yield host
-
-
-@pytest.fixture
-def root(host: ScopeHost) -> CancelScope:
-    return CancelScope.child_of(None, host=host)
 
 
 def test_a_cancel_within_a_shield_is_seen_right_after(root: CancelScope) -> None:

@@ -1,7 +1,6 @@
 import asyncio
 import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -9,25 +8,9 @@ import scale
 import tree
 from intermission.kernel.scope import Cancelled, CancelScope, ScopeHost
 from intermission.testing import ManualClock
-from scopes import hosted, started
+from scopes import started
 
 ROUNDS = scale.rounds(50, 500)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def host(clock: ManualClock) -> Iterator[ScopeHost]:
-    with hosted(clock) as host:
-        yield host
-
-
-@pytest.fixture
-def root(host: ScopeHost) -> CancelScope:
-    return CancelScope.child_of(None, host=host)
 
 
 def test_wait_returns_whether_the_scope_is_cancelled(root: CancelScope, clock: ManualClock) -> None:

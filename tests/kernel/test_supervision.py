@@ -15,11 +15,6 @@ from intermission.testing.sync import PATIENCE, Gate
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def system(clock: ManualClock) -> Iterator[ActorSystem]:
     with ActorSystem(clock=clock) as system:
         yield system

@@ -24,11 +24,6 @@ def timer() -> Iterator[Timer]:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def steered(clock: ManualClock) -> Iterator[Timer]:
     timer = Timer(clock)
     yield timer

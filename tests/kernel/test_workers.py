@@ -3,7 +3,6 @@ import gc
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
@@ -12,37 +11,9 @@ import scale
 from intermission.kernel.timer import Timer
 from intermission.kernel.workers import Budget, Workers
 from intermission.testing import Gate, ManualClock
-from pools import hold, run, until
+from pools import Make, hold, run, until
 
 ROUNDS = scale.rounds(50, 500)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def timer(clock: ManualClock) -> Iterator[Timer]:
-    timer = Timer(clock)
-    yield timer
-    timer.close()
-
-
-Make = Callable[..., Workers]
-
-
-@pytest.fixture
-def make(timer: Timer) -> Iterator[Make]:
-    made: list[Workers] = []
-
-    def make(**options: float) -> Workers:
-        made.append(Workers(timer=timer, **options))  # type: ignore[arg-type]  # limits are whole numbers
-        return made[-1]
-
-    yield make
-    for workers in made:
-        assert workers.close(30) == 0
 
 
 def test_a_job_runs_on_a_named_daemon_thread_that_the_next_one_finds_warm(make: Make) -> None:

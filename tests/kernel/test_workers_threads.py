@@ -1,42 +1,12 @@
 import sys
 import threading
-from collections.abc import Callable, Iterator
 
 import pytest
 
 import tree
-from intermission.kernel.timer import Timer
-from intermission.kernel.workers import Budget, Workers
+from intermission.kernel.workers import Budget
 from intermission.testing import ManualClock
-from pools import hold, until
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def timer(clock: ManualClock) -> Iterator[Timer]:
-    timer = Timer(clock)
-    yield timer
-    timer.close()
-
-
-Make = Callable[..., Workers]
-
-
-@pytest.fixture
-def make(timer: Timer) -> Iterator[Make]:
-    made: list[Workers] = []
-
-    def make(**options: float) -> Workers:
-        made.append(Workers(timer=timer, **options))  # type: ignore[arg-type]  # limits are whole numbers
-        return made[-1]
-
-    yield make
-    for workers in made:
-        assert workers.close(30) == 0
+from pools import Make, hold, until
 
 
 class NoMoreThreads:

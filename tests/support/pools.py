@@ -6,7 +6,10 @@ from collections.abc import Callable
 from intermission.kernel.workers import Budget, Workers
 from intermission.testing import Gate
 
-__all__ = ["hold", "run", "until"]
+__all__ = ["Make", "hold", "run", "until"]
+
+Make = Callable[..., Workers]
+"""Makes a pool with the options of `Workers`, which the test that uses it closes in the end."""
 
 
 def run(workers: Workers, budget: Budget = Budget.CALLS) -> threading.Thread:
