@@ -23,10 +23,11 @@ from intermission.runs.environment import Environment
 from intermission.runs.fork import Forked
 from intermission.runs.line import Finished, Line
 from intermission.runs.messages import Append
+from intermission.runs.model_turns import model_turn
 from intermission.runs.result import CancelSource
 from intermission.runs.signals import RunOver, RunStopped
 from intermission.runs.together import Together
-from intermission.runs.turns import model_turn, tool_turn
+from intermission.runs.tool_turns import tool_turn
 from intermission.runs.work import Piece
 from intermission_storage import Record
 

@@ -1,0 +1,85 @@
+"""What a strand does for `CallModel`, as a generator of blocking calls."""
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from typing import Any, TypeAlias
+
+from intermission.agents.base import AgentContext
+from intermission.agents.effects import CallModel, Generated
+from intermission.errors import ModelError, ModelErrorKind
+from intermission.kernel.scope import CancelScope
+from intermission.models.base import ModelResponse
+from intermission.runs.ahead import Ahead
+from intermission.runs.calls import Blocking
+from intermission.runs.environment import Environment
+
+__all__ = ["model_turn"]
+
+# Named, for what annotates an inner function is worked out each time that the function is made.
+_Response: TypeAlias = ModelResponse | None
+
+
+def model_turn(
+    environment: Environment, effect: CallModel, context: AgentContext, ahead: Ahead | None
+) -> Generator[Any, Any, Generated]:
+    """Ask a model; return its whole response.
+
+    Args:
+        environment: What the strands of the run share.
+        effect: What is asked.
+        context: Of the agent that asks.
+        ahead: The append that the call does not wait for. Nobody hears of the response before it is durable.
+
+    Raises:
+        LlmCallsLimitExceededError: The run has had all the calls that it may.
+        ModelError: The call failed, or the model contradicts what it has shown.
+        StorageError: What the call did not wait for could not be stored.
+    """
+    try:
+        generated = yield from _ask(environment, effect, context, ahead)
+    except Exception:
+        if ahead is not None:
+            ahead.wait()
+        raise
+    if ahead is not None:
+        ahead.wait()
+    return generated
+
+
+def _ask(
+    environment: Environment, effect: CallModel, context: AgentContext, ahead: Ahead | None
+) -> Generator[Any, Any, Generated]:
+    environment.count_model_call()
+    shown: list[str] = []
+
+    def show(scope: CancelScope, response: ModelResponse) -> None:
+        shown.append(response.content.text)
+        if scope.cancelled:
+            return
+        partial = context.event(effect.author, content=response.content, partial=True)
+        if ahead is None:
+            environment.run.show(partial)
+        else:
+            ahead.when_durable(lambda: environment.run.show(partial))
+
+    def ask(scope: CancelScope) -> _Response:
+        with closing(_closable(effect.model.generate(effect.request))) as responses:
+            for response in responses:
+                scope.check()
+                if not response.partial:
+                    return response
+                show(scope, response)
+        return None
+
+    opened = None if ahead is None else ahead.gives_up
+    whole: ModelResponse | None = yield Blocking(ask, "model", effect.model.name, opened=opened)
+    text = "".join(shown)
+    if whole is None or not whole.content.text.startswith(text):
+        problem = "ended without a whole response" if whole is None else "gave a text other than its partials"
+        raise ModelError(f"model {effect.model.name} {problem}", kind=ModelErrorKind.OTHER)
+    return Generated(whole, len(text))
+
+
+def _closable(responses: Iterator[ModelResponse]) -> Generator[ModelResponse]:
+    # A model may be any iterator; a generator's `finally` must run when the whole response is there.
+    yield from responses
