@@ -13,6 +13,7 @@ from pydantic import Field
 
 import tree
 from intermission import FunctionTool, ToolContext
+from intermission.actions import Actions
 from intermission.kernel.scope import CancelScope
 from intermission.state import State
 from intermission.tools import ToolArgumentError
@@ -24,6 +25,7 @@ CONTEXT = ToolContext(
     session_id="s",
     state=State(dict),
     cancellation=CancelScope.child_of(None),
+    actions=Actions(),
     request_stop=lambda reason: None,
 )
 

@@ -1,9 +1,10 @@
 """`BaseAgent`, what every agent is, and `AgentContext`, what an agent knows of its run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from intermission.actions import Actions
 from intermission.agents.effects import Steps
 from intermission.config import RunConfig
 from intermission.events import Event, OpenEvent, new_event_id
@@ -40,6 +41,7 @@ class AgentContext:
         clock: The run's time.
         state: The session's state. What the agent changes travels with its next event that is stored.
         cancellation: Cancelled when the run is; an agent that does long work between two effects looks at it.
+        actions: What the agent asks for beside; it travels with its next event that is stored.
         branch: Names of the parallel branches that the agent is on, joined by dots; `None` on none.
     """
 
@@ -51,6 +53,7 @@ class AgentContext:
     clock: Clock
     state: State
     cancellation: CancelScope
+    actions: Actions = field(default_factory=Actions)
     branch: str | None = None
 
     def event(self, author: str, **fields: Any) -> Event:

@@ -173,9 +173,11 @@ class Environment:
         committed = self._committed()
         return {**committed, **self._temp} if self._temp else committed
 
-    def with_state(self, event: Event, state: State) -> Event:
-        """Return the event with the changes of a state on it; what is `temp:` stays in the run."""
-        delta, operations = state.take()
+    def with_changes(self, event: Event, context: AgentContext) -> Event:
+        """Return the event with what its agent has changed and asks for; what is `temp:` stays here."""
+        if context.actions.asked:
+            event = replace(event, actions=context.actions.take(event.actions))
+        delta, operations = context.state.take()
         delta |= event.actions.state_delta
         if not (delta or operations or event.actions.state_operations):
             return event

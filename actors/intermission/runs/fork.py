@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from intermission.actions import Actions
 from intermission.agents.base import AgentContext
 from intermission.agents.effects import Runnable
 from intermission.kernel.scope import CancelScope
@@ -61,7 +62,8 @@ class Forked:
         self._scopes.append(scope)
         name = f"{context.branch}.{agent.name}" if context.branch else agent.name
         environment = self._parent.environment
-        branch = replace(context, branch=name, state=environment.new_state(), cancellation=scope)
+        state = environment.new_state()
+        branch = replace(context, branch=name, state=state, actions=Actions(), cancellation=scope)
         return self._parent.branch(agent, branch, scope, self._finished)
 
     def _finished(self, strand: Line, error: Exception | None) -> None:

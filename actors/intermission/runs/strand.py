@@ -306,7 +306,7 @@ class Strand:
         if event.partial:
             run.show(event)
             return event
-        event = self.environment.with_state(event, self._stack[-1].context.state)
+        event = self.environment.with_changes(event, self._stack[-1].context)
         after: list[Record] = []
         if effect.starts_calls and run.stop_requested is None:
             agent = self._stack[-1].agent
@@ -353,7 +353,7 @@ class Strand:
             top.agent.name, error_code="stopped", error_message=reason or None, turn_complete=True
         )
         try:
-            self.store(self.environment.with_state(event, top.context.state))
+            self.store(self.environment.with_changes(event, top.context))
         except RunOver:
             return None
         except Exception as error:  # noqa: BLE001 - the run must come to an end

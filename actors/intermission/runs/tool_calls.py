@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from intermission.actions import Actions
 from intermission.content import FunctionCall, FunctionResponse, plain_copy
 from intermission.kernel.scope import CancelScope
 from intermission.runs.async_calls import Later, raised_or
@@ -18,9 +19,9 @@ __all__ = ["Answered", "call_tool"]
 
 logger = logging.getLogger(__name__)
 
-Answered: TypeAlias = tuple[FunctionResponse, State]
-"""A call's response, and what it has changed: the state goes with the outcome, so that what an abandoned
-call does to it is dropped, too."""
+Answered: TypeAlias = tuple[FunctionResponse, State, Actions]
+"""A call's response, what it has changed and what it asks for: these go with the outcome, so that what an
+abandoned call does to them is dropped, too."""
 
 
 def call_tool(
@@ -28,8 +29,9 @@ def call_tool(
 ) -> Answered | Later:
     """Call a tool on this thread; what it leaves to be awaited is returned as `Later`."""
     if tool is None:
-        return _failed(call, f"There is no tool named {call.name!r}."), state
-    context = _context(environment, call, scope, state)
+        return _failed(call, f"There is no tool named {call.name!r}."), state, Actions()
+    actions = Actions()
+    context = _context(environment, call, scope, state, actions)
     awaited: list[Any] = []
 
     def begin() -> Any:
@@ -40,15 +42,17 @@ def call_tool(
         return result
 
     def respond(value: Any, error: BaseException | None) -> Answered:
-        return _response(environment, call, lambda: raised_or(value, error)), state
+        return _response(environment, call, lambda: raised_or(value, error)), state, actions
 
     response = _response(environment, call, begin)
     if awaited:
         return Later(awaited[0], respond)
-    return response, state
+    return response, state, actions
 
 
-def _context(environment: Environment, call: FunctionCall, scope: CancelScope, state: State) -> ToolContext:
+def _context(
+    environment: Environment, call: FunctionCall, scope: CancelScope, state: State, actions: Actions
+) -> ToolContext:
     run = environment.run
     return ToolContext(
         function_call_id=call.id,
@@ -57,6 +61,7 @@ def _context(environment: Environment, call: FunctionCall, scope: CancelScope, s
         session_id=run.key.session_id,
         state=state,
         cancellation=scope,
+        actions=actions,
         request_stop=run.request_stop,
     )
 

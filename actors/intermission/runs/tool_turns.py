@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from intermission.actions import Actions
 from intermission.agents.base import AgentContext
 from intermission.agents.effects import CallTools
 from intermission.config import ToolExecution
@@ -36,7 +37,7 @@ class _Turn:
     context: AgentContext
     effect: CallTools
     responses: dict[int, FunctionResponse]
-    states: dict[int, State]
+    changes: dict[int, tuple[State, Actions]]
 
     def blocking(self, index: int, detach: Callable[[Outcome], None] | None = None) -> Blocking:
         call = self.effect.calls[index]
@@ -59,7 +60,8 @@ class _Turn:
         call = self.effect.calls[index]
         error = outcome.error
         if error is None:
-            self.responses[index], self.states[index] = outcome.value
+            response, state, actions = outcome.value
+            self.responses[index], self.changes[index] = response, (state, actions)
             return "finished"
         if not isinstance(error, CallGivenUpError):
             raise error
@@ -78,10 +80,12 @@ class _Turn:
             # The log says that it begins.
             self.strand.owed.append(self.strand.environment.call_finished(call, "not_started"))
 
-    def merge_states(self) -> None:
-        """Take over what the tools changed, in the order of the calls."""
-        for index in sorted(self.states):
-            self.context.state.merge(self.states[index].take())
+    def merge_changes(self) -> None:
+        """Take over what the tools changed and ask for, in the order of the calls."""
+        for index in sorted(self.changes):
+            state, actions = self.changes[index]
+            self.context.state.merge(state.take())
+            self.context.actions.merge(actions)
 
 
 def tool_turn(
@@ -98,7 +102,7 @@ def tool_turn(
         yield from _one_by_one(turn)
     else:
         yield from _Overlapped(turn).steps(all_at_once=mode is ToolExecution.PARALLEL_SUBSCRIBE)
-    turn.merge_states()
+    turn.merge_changes()
     return tuple(turn.responses[index] for index in range(len(effect.calls)))
 
 

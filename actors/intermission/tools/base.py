@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from intermission.actions import Actions
 from intermission.errors import IntermissionError
 from intermission.kernel.scope import CancelScope
 from intermission.models.base import ToolDeclaration
@@ -27,6 +28,7 @@ class ToolContext:
         session_id: The session.
         state: The session's state. What the tool changes is stored with its response, or dropped with it.
         cancellation: The call's scope: cancelled when the call, or its run, is given up.
+        actions: What the tool asks for beside its response, such as a transfer to another agent.
     """
 
     function_call_id: str
@@ -35,6 +37,7 @@ class ToolContext:
     session_id: str
     state: State
     cancellation: CancelScope
+    actions: Actions
     request_stop: Callable[[str], None] = field(repr=False)
 
     def stop(self, reason: str = "") -> None:
