@@ -8,6 +8,7 @@ A module imports only from the rows below its own:
     sessions/                  the actor of a session, its only writer; finding, following, shared state
     runs/                      the handle on a run, and the actor that drives it
     agents/                    agents as generators of effects: no thread, no I/O
+    plugins/                   what looks at every run
     tools/  models/            what an agent uses: plain objects
     messages                   what actors say to each other
     kernel/                    what actors stand on
@@ -45,6 +46,7 @@ from intermission.kernel.supervision import Supervision, Terminated
 from intermission.kernel.system import ActorSystem
 from intermission.kernel.waits import ReentrantRunError
 from intermission.messages import PoisonPill, StartRun, Stop
+from intermission.plugins import Plugin
 from intermission.runner import Runner
 from intermission.runs.messages import EventStored, RunEnded, RunStarted
 from intermission.runs.receipt import CancelOutcome, CancelReceipt, CancelReport, ResidualWork
@@ -93,6 +95,7 @@ __all__ = [
     "OnConsumerLost",
     "OverloadedError",
     "Part",
+    "Plugin",
     "PoisonPill",
     "ReentrantRunError",
     "ResidualWork",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from intermission.actions import Actions
+from intermission.agents.callbacks import Callbacks, as_callbacks
 from intermission.agents.effects import Steps
 from intermission.config import RunConfig
 from intermission.events import Event, OpenEvent, new_event_id
@@ -69,15 +70,26 @@ class BaseAgent:
     Args:
         name: An identifier; not `"user"`.
         description: What the agent is for, in a line.
+        before_agent_callback: Asked before the agent; content that one returns is the answer in its place.
+        after_agent_callback: Asked after it; content that one returns is one more answer.
 
     Raises:
         ValueError: The name cannot be used.
     """
 
-    def __init__(self, name: str, *, description: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        before_agent_callback: Callbacks = None,
+        after_agent_callback: Callbacks = None,
+    ) -> None:
         check_name("agent name", name)
         self.name = name
         self.description = description
+        self.before_agent_callbacks = as_callbacks("before_agent_callback", before_agent_callback)
+        self.after_agent_callbacks = as_callbacks("after_agent_callback", after_agent_callback)
 
     def run(self, context: AgentContext) -> Steps:
         """Yield effects, one at a time; each is done, and its answer sent in, before the next is asked for.

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from intermission.agents.base import AgentContext, BaseAgent
+from intermission.agents.callbacks import Callbacks, as_callbacks
 from intermission.agents.contents import conversation
 from intermission.agents.effects import Steps, call_model, call_tools, emit
 from intermission.content import Content, FunctionCall, Part
@@ -40,8 +41,27 @@ class LlmAgent(BaseAgent):
         instruction: str = "",
         description: str = "",
         tools: Sequence[Tool | Callable[..., Any]] = (),
+        before_agent_callback: Callbacks = None,
+        after_agent_callback: Callbacks = None,
+        before_model_callback: Callbacks = None,
+        after_model_callback: Callbacks = None,
+        on_model_error_callback: Callbacks = None,
+        before_tool_callback: Callbacks = None,
+        after_tool_callback: Callbacks = None,
+        on_tool_error_callback: Callbacks = None,
     ) -> None:
-        super().__init__(name, description=description)
+        super().__init__(
+            name,
+            description=description,
+            before_agent_callback=before_agent_callback,
+            after_agent_callback=after_agent_callback,
+        )
+        self.before_model_callbacks = as_callbacks("before_model_callback", before_model_callback)
+        self.after_model_callbacks = as_callbacks("after_model_callback", after_model_callback)
+        self.on_model_error_callbacks = as_callbacks("on_model_error_callback", on_model_error_callback)
+        self.before_tool_callbacks = as_callbacks("before_tool_callback", before_tool_callback)
+        self.after_tool_callbacks = as_callbacks("after_tool_callback", after_tool_callback)
+        self.on_tool_error_callbacks = as_callbacks("on_tool_error_callback", on_tool_error_callback)
         self.model = model
         self.instruction = instruction
         self.tools: dict[str, Tool] = {}

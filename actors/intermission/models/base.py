@@ -34,12 +34,17 @@ class ModelRequest:
         instruction: The system instruction, `""` for none.
         tools: The tools that the model may call.
         streaming: Whether partial responses are wanted.
+        output_schema: JSON schema that the answer's text must meet, `None` for free text.
+        generate_config: Further settings of this request, such as `{"temperature": 0}`, as the service names
+            them.
     """
 
     contents: tuple[Content, ...]
     instruction: str = ""
     tools: tuple[ToolDeclaration, ...] = ()
     streaming: bool = False
+    output_schema: Mapping[str, Any] | None = None
+    generate_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from intermission.events import Event
 from intermission.kernel.ref import ActorRef
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.workers import Budget
+from intermission.plugins.chain import Plugins
 from intermission.runs.ahead import Ahead, EventsAhead, state_ahead
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.messages import AgentDone, Append
@@ -38,6 +39,7 @@ class Environment:
         session: The run's session.
         committed: Returns the session's state as it is committed, now.
         events: The session's events, which grow as they are stored.
+        plugins: The app's plugins.
     """
 
     def __init__(
@@ -47,8 +49,10 @@ class Environment:
         session: ActorRef,
         committed: Callable[[], Mapping[str, Any]],
         events: Sequence[Event],
+        plugins: Plugins,
     ) -> None:
         self.run = run
+        self.plugins = plugins
         self.services = services
         self._overlaps = run.config.overlap_model_calls
         self.events = EventsAhead(events) if self._overlaps else events

@@ -174,6 +174,7 @@ class RunKeeper(Actor):
             self.actor_ref,
             self._state_of(view),
             view.events,
+            self._host.app.plugins,
         )
         current.agent = self.system.start(AgentActor, environment, self._host.app.root_agent)
         self.watch(current.agent)

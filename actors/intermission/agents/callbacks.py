@@ -1,0 +1,27 @@
+"""Callbacks of agents: one function or a list of them, plain or async."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+__all__ = ["Callback", "Callbacks", "as_callbacks"]
+
+Callback: TypeAlias = Callable[..., Any]
+"""A function of what it is about, plain or async. `None` means that it has nothing to say."""
+
+Callbacks: TypeAlias = Callback | Sequence[Callback] | None
+"""What an agent is given: one, several, which are asked in their order, or none."""
+
+
+def as_callbacks(name: str, given: Callbacks) -> tuple[Callback, ...]:
+    """Return callbacks as a tuple.
+
+    Raises:
+        TypeError: One of them cannot be called.
+    """
+    if given is None:
+        return ()
+    several = (given,) if callable(given) else tuple(given)
+    for callback in several:
+        if not callable(callback):
+            raise TypeError(f"{name} must be a function or a list of functions, not {callback!r}")
+    return several
