@@ -4,8 +4,6 @@ from intermission import App, LlmAgent, Runner, RunStatus
 from intermission.testing import Gate, ScriptedModel, assert_nothing_left, calls, text
 from intermission_storage import MemoryEventLog
 
-SESSION = {"user_id": "u1", "session_id": "s1"}
-
 
 def order_status(order_id: str) -> dict[str, str]:
     """Look up where an order is."""
@@ -19,7 +17,8 @@ def app_of(model: ScriptedModel) -> App:
 def test_the_answer_comes_from_the_tool() -> None:
     model = ScriptedModel(calls(("order_status", {"order_id": "1042"})), text("It is in Utrecht."))
     with assert_nothing_left(), Runner(app_of(model), log=MemoryEventLog()) as runner:
-        assert runner.run(**SESSION, message="Where is 1042?").answer() == "It is in Utrecht."
+        session = runner.session(user_id="u1", session_id="s1")
+        assert session.run("Where is 1042?").answer() == "It is in Utrecht."
     [response] = model.requests[1].contents[-1].function_responses
     assert response.response == {"status": "shipped", "city": "Utrecht"}
 
@@ -28,10 +27,11 @@ def test_a_cancelled_answer_is_not_in_the_history() -> None:
     gate = Gate()
     model = ScriptedModel(text("Once upon", gate, " a time"), text("Yes?"))
     with assert_nothing_left(), Runner(app_of(model), log=MemoryEventLog()) as runner:
-        run = runner.run(**SESSION, message="Tell me a story.").start()
+        session = runner.session(user_id="u1", session_id="s1")
+        run = session.run("Tell me a story.").start()
         gate.arrived()  # the model is in the middle of its answer, and stays there
         run.cancel("enough")
         assert run.result(10).status is RunStatus.CANCELLED
         gate.open()
-        assert runner.run(**SESSION, message="Are you there?").answer() == "Yes?"
+        assert session.run("Are you there?").answer() == "Yes?"
     assert [content.text for content in model.requests[1].contents] == ["Tell me a story.", "Are you there?"]
