@@ -24,6 +24,7 @@ from intermission.agents import AgentContext, App, BaseAgent, LlmAgent
 from intermission.config import OnConsumerLost, RunConfig, ToolExecution
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import (
+    AgentDepthError,
     AlreadyConsumedError,
     IntermissionError,
     LlmCallsLimitExceededError,
@@ -67,6 +68,7 @@ __all__ = [
     "ActorRef",
     "ActorSystem",
     "AgentContext",
+    "AgentDepthError",
     "AlreadyConsumedError",
     "App",
     "AskTimeoutError",
