@@ -92,9 +92,7 @@ class Forking(BaseAgent):
         ([NOTHING], "TypeError: agent 'forking' yielded Fork(agents=[None]), but None is no agent"),
     ],
 )
-def test_a_fork_of_nothing_is_an_error_at_its_yield_that_says_what_it_takes(
-    agents: Any, said: str
-) -> None:
+def test_a_fork_of_nothing_is_an_error_at_its_yield_that_says_what_it_takes(agents: Any, said: str) -> None:
     with Runner(app_of(Forking(agents)), log=MemoryEventLog()) as runner:
         result: RunResult = runner.run(**KEY, message="hi").result(60)
     assert result.text.startswith(said)

@@ -252,6 +252,20 @@ def test_a_subscriber_that_got_no_worker_is_told_the_end_also_if_the_runner_clos
     assert threading.current_thread() not in told.threads
 
 
+def test_a_subscriber_that_got_no_worker_is_told_the_end_as_soon_as_the_run_has_ended(gate: Gate) -> None:
+    told = Told()
+    model = ScriptedModel(text(gate, "ok"))
+    with Runner(app_with(model), log=MemoryEventLog(), worker_wait=0.0) as runner:
+        workers = runner._services.workers  # pyright: ignore[reportPrivateUsage] - all are to be busy
+        held = hold(workers, 256, Budget.HOOKS)
+        run = runner.run(**KEY, message="hi")
+        told.subscribe(run)
+        gate.open()
+        assert told.wait() == run.result(0)
+        held.open()
+    assert told.heard == ["ok", "complete", "finally"]
+
+
 def test_a_second_subscription_is_refused_and_the_first_gets_everything(gate: Gate) -> None:
     told = Told()
     with Runner(app_with(ScriptedModel(text(gate, "ok"))), log=MemoryEventLog()) as runner:

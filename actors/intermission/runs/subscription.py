@@ -91,8 +91,8 @@ class Subscription:
 
     def _refused(self) -> None:
         outside = default_host()  # its workers and its timer outlive the runner's
-        if self._run.services.workers.is_closed:
-            self._submit(outside.workers)
+        if self._run.result is not None or self._run.services.workers.is_closed:
+            self._submit(outside.workers)  # no event comes any more that would be another try
             return
         with self._lock:
             self._pumping = False
