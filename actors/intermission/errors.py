@@ -54,8 +54,8 @@ class AgentDepthError(IntermissionError):
     def __init__(self, agents: Sequence[str]) -> None:
         names = " > ".join(agents if len(agents) <= 8 else [*agents[:3], "...", *agents[-4:]])
         super().__init__(
-            f"agents run one another {len(agents)} deep ({names}), so this one was not run: look for an agent "
-            "that runs itself. What was stored before is kept."
+            f"agents run one another {len(agents)} deep ({names}), so the last one was not run: look for an "
+            "agent that runs itself. What was stored before is kept."
         )
         self.agents = tuple(agents)
 

@@ -125,8 +125,8 @@ class RunKeeper(Actor):
 
     def _begun(self, batch: Batch, current: CurrentRun, outcome: Appended | StorageError) -> None:
         run = current.run
-        if isinstance(outcome, ConflictError) and current.attempts < _MAX_ATTEMPTS:
-            # Somebody else has appended meanwhile: read that, then try again, unless it was cancelled.
+        if self._may_try_again(current, outcome):
+            # Read what has changed meanwhile, then try again, unless it was cancelled.
             current.attempts += 1
             current.phase = Phase.LOADING
             if run.verdict is not None:
@@ -156,6 +156,16 @@ class RunKeeper(Actor):
             self._load(current)
         else:
             self._run_agent(current)
+
+    def _may_try_again(self, current: CurrentRun, outcome: Appended | StorageError) -> bool:
+        if isinstance(outcome, ConflictError):
+            return current.attempts < _MAX_ATTEMPTS  # somebody else has appended
+        # The actor before this one may have stopped with a run under way, whose end is behind this beginning.
+        return (
+            isinstance(outcome, ClaimedError)
+            and outcome.owner == self._host.log.owner
+            and current.attempts == 0
+        )
 
     def _is_another(self, view: SessionView) -> bool:
         first = self._host.log.read(self._key.stream, limit=1)

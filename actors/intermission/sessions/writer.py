@@ -60,6 +60,7 @@ class SessionWriter:
         """
         run = current.run
         assert run.invocation_id is not None
+        current.outcome = None
         current.began = now = self._host.services.clock.time()
         message = Event(
             invocation_id=run.invocation_id,
@@ -170,6 +171,8 @@ class SessionWriter:
         def done(outcome: _Outcome) -> None:
             if also and isinstance(outcome, Appended):
                 self._host.shared.changed(also)
+            if claim and batch.current is not None:
+                batch.current.begun(outcome)
             with suppress(pykka.ActorDeadError):  # the session has stopped, and has left its run to others
                 self._stored(batch, outcome)
 
