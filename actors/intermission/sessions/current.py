@@ -71,7 +71,7 @@ class CurrentRun:
             heir(outcome)
 
     def leave_to(self, heir: Callable[[Appended | StorageError], None]) -> None:
-        """The session's actor is gone: `heir` is told what comes of the beginning, now or when it is known."""
+        """The session's actor is gone: tell `heir` what comes of the beginning, now or when it is known."""
         with _leaving:
             self.heir, outcome = heir, self.outcome
         if outcome is not None:
