@@ -220,6 +220,26 @@ def test_a_subscriber_that_disposes_itself_hears_no_more_and_leaves_a_started_ru
     assert told == ["Hel"]
 
 
+def test_what_waits_behind_a_busy_event_handler_is_not_given_once_it_was_disposed(gate: Gate) -> None:
+    told, done = list[str](), threading.Event()
+
+    def busy(event: Event) -> None:
+        told.append(event.delta)
+        gate.wait()
+
+    with Runner(app_with(ScriptedModel(text("Hel", "lo"))), log=MemoryEventLog(), config=STREAMING) as runner:
+        run = runner.run(**KEY, message="hi").start()
+        subscription = run.subscribe(
+            busy, lambda error: told.append(str(error)), lambda: told.append("complete"), lambda _: done.set()
+        )
+        gate.arrived()
+        assert run.answer(PATIENCE) == "Hello"  # all its events wait behind the first
+        subscription.dispose()
+        gate.open()
+        assert done.wait(PATIENCE)
+    assert told == ["Hel"]
+
+
 def test_disposing_a_subscription_leaves_a_run_that_somebody_else_waits_for(gate: Gate) -> None:
     told = Told()
     with Runner(app_with(ScriptedModel(text(gate, "ok"))), log=MemoryEventLog()) as runner:

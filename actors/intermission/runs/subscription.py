@@ -67,7 +67,10 @@ class Subscription:
         return self._disposed
 
     def dispose(self) -> None:
-        """Call `on_event`, `on_error` and `on_complete` no more. The run has one consumer less."""
+        """Call `on_event`, `on_error` and `on_complete` no more. The run has one consumer less.
+
+        A call that is under way on its worker goes on to its end; none follows it but `on_finally`.
+        """
         with self._lock:
             if self._disposed or self._ended:
                 return

@@ -110,9 +110,10 @@ class Sessions:
             record = session_created(
                 key, now, {name: value for name, value in given.items() if value is not None}
             )
+            entry = session_entry(key, now, record.data["id"])
             also = shared_records(key, [record])
             try:
-                self._log.append(key.stream, [record], expected=0, put=[session_entry(key, now)], also=also)
+                self._log.append(key.stream, [record], expected=0, put=[entry], also=also)
             except (ConflictError, ClaimedError) as error:
                 raise SessionExistsError(key.app, key.user_id, key.session_id) from error
             return self._get(key)

@@ -25,8 +25,6 @@ class Phase(Enum):
     """Nothing of it is written: the session is being read, or the end before it is being stored."""
     CLAIMING = auto()
     """Its beginning is with the log."""
-    RELOADING = auto()
-    """Its beginning is durable, and the session, which is another one than thought, is being read."""
     RUNNING = auto()
     """Its beginning is durable."""
     ENDING = auto()
