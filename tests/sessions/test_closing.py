@@ -2,19 +2,19 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 import pytest
 
 from apps import KEY, app_with
 from blocked import wait_until_blocked
-from intermission import Runner, SessionClosedError, SessionInfo
+from intermission import Runner, SessionClosedError, SessionInfo, Sessions
 from intermission.testing import Gate, ScriptedModel
-from intermission_storage import Appended, BatchOptions, LmdbEventLog, MemoryEventLog, Record
+from intermission_storage import Appended, BatchOptions, EventLog, LmdbEventLog, MemoryEventLog, Record
 from races import at_once
 from scale import rounds
 
@@ -32,9 +32,9 @@ class Held(MemoryEventLog):
         return super().append(stream, records, **options)
 
 
-def run_async(coroutine: Coroutine[Any, Any, SessionInfo]) -> SessionInfo:
-    """Run a coroutine on a loop of its own."""
-    return asyncio.run(coroutine)
+def acreate(sessions: Sessions, session_id: str, **state: int) -> SessionInfo:
+    """Create a session on an event loop of its own."""
+    return asyncio.run(sessions.acreate(user_id="u", session_id=session_id, state=state))
 
 
 @pytest.mark.parametrize("twin", [False, True], ids=["create", "acreate"])
@@ -42,16 +42,17 @@ def test_a_session_that_is_being_created_when_its_runner_closes_is_created_and_r
     twin: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, made = Held(), list[SessionInfo]()
-    monkeypatch.setattr("intermission.runner.LmdbEventLog", lambda _: log)
+
+    def opened(_: object) -> EventLog:
+        return log
+
+    monkeypatch.setattr("intermission.runner.LmdbEventLog", opened)
     runner = Runner(app_with(ScriptedModel()), log="its own, which it closes")
     sessions = runner.sessions
 
     def create() -> None:
         state = {"user:a": 1}
-        if twin:
-            made.append(run_async(sessions.acreate(**KEY, state=state)))
-        else:
-            made.append(sessions.create(**KEY, state=state))
+        made.append(acreate(sessions, "s", **state) if twin else sessions.create(**KEY, state=state))
 
     creator, closer = threading.Thread(target=create), threading.Thread(target=runner.close)
     creator.start()
@@ -78,13 +79,13 @@ def test_changes_that_meet_the_close_are_made_and_reported_or_refused_by_their_t
                 what()
                 reported.add(name)
 
-        create, acreate = runner.sessions.create, runner.sessions.acreate
+        create = runner.sessions.create
         set_state = partial(runner.sessions.set_state, user_id="u", session_id=before, delta={"a": 1})
         delete = partial(runner.sessions.delete, user_id="u", session_id=before)
         new, anew = f"new {number}", f"anew {number}"
         at_once(
             partial(change, new, partial(create, user_id="u", session_id=new)),
-            partial(change, anew, lambda: run_async(acreate(user_id="u", session_id=anew))),  # noqa: B023
+            partial(change, anew, partial(acreate, runner.sessions, anew)),
             partial(change, before, delete if number % 2 else set_state),
             runner.close,
         )

@@ -103,7 +103,7 @@ class Fork:
 
     def __post_init__(self) -> None:
         agents: object = self.agents
-        if not isinstance(agents, Sequence) or isinstance(agents, str):
+        if not isinstance(agents, Sequence) or isinstance(agents, str):  # pyright: ignore[reportUnnecessaryIsInstance] - agents without types
             raise TypeError(f"Fork takes a sequence of agents, not {agents!r}")
         if not agents:
             raise ValueError("Fork has no agents: where there may be none, yield it only if there are some")

@@ -105,7 +105,7 @@ class Sessions:
         warn_of_blocking("Sessions.create", "acreate")
         key = SessionKey(self._app, user_id, uuid.uuid4().hex if session_id is None else session_id)
         given = _storable(state or {})
-        with self._directory.open():
+        with self._directory.kept_open():
             now = self._host.services.clock.time()
             record = session_created(
                 key, now, {name: value for name, value in given.items() if value is not None}
@@ -217,7 +217,7 @@ class Sessions:
         given = _storable(delta)
         for _ in range(_MAX_ATTEMPTS):
             key = SessionKey(self._app, user_id, session_id)
-            with self._directory.open():
+            with self._directory.kept_open():
                 position = self._log.head(key.stream).position
             if not position:
                 raise SessionNotFoundError(self._app, user_id, session_id)

@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -144,7 +144,7 @@ class Directory:
             return True
 
     @contextmanager
-    def open(self) -> Iterator[None]:
+    def kept_open(self) -> Generator[None]:
         """Stay open for the length of a block, which uses the log without a session: `close` waits for it.
 
         Raises:
