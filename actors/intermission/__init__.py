@@ -25,6 +25,7 @@ from intermission.agents import AgentContext, App, BaseAgent, LlmAgent
 from intermission.config import OnConsumerLost, RunConfig, ToolExecution
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import (
+    AgentDepthError,
     AlreadyConsumedError,
     IntermissionError,
     LlmCallsLimitExceededError,
@@ -69,6 +70,7 @@ __all__ = [
     "ActorRef",
     "ActorSystem",
     "AgentContext",
+    "AgentDepthError",
     "AlreadyConsumedError",
     "App",
     "AskTimeoutError",

@@ -1,6 +1,7 @@
 """Every error that the runtime raises. Each says what happened, what was kept and what to do.
 
     IntermissionError
+    ├── AgentDepthError              agents run one another without an end
     ├── AlreadyConsumedError         the run's events have a consumer already
     ├── LlmCallsLimitExceededError   the run asked the model more often than its limit
     ├── ModelError                   a model call failed; `kind` says how
@@ -15,11 +16,13 @@
 Errors of the event log are `intermission_storage.StorageError` and its kin.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from intermission_storage import Owner
 
 __all__ = [
+    "AgentDepthError",
     "AlreadyConsumedError",
     "IntermissionError",
     "LlmCallsLimitExceededError",
@@ -37,6 +40,24 @@ __all__ = [
 
 class IntermissionError(Exception):
     """Root of the runtime's errors."""
+
+
+class AgentDepthError(IntermissionError):
+    """Agents run one another inside each other, deeper than any tree of agents: one of them runs itself.
+
+    What was stored before is kept. Let an agent end before another takes over, or repeat it in a loop.
+
+    Attributes:
+        agents: The names of the agents, from the outermost to the one that was not run any more.
+    """
+
+    def __init__(self, agents: Sequence[str]) -> None:
+        names = " > ".join(agents if len(agents) <= 8 else [*agents[:3], "...", *agents[-4:]])
+        super().__init__(
+            f"agents run one another {len(agents)} deep ({names}), so the last one was not run: look for an "
+            "agent that runs itself. What was stored before is kept."
+        )
+        self.agents = tuple(agents)
 
 
 class AlreadyConsumedError(IntermissionError):

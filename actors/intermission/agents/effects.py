@@ -93,9 +93,20 @@ class Fork:
     """Run agents at the same time, each on a branch of its own, to the end of all. The answer is `None`.
 
     The first error of one ends the others, and is raised here once they have left.
+
+    Raises:
+        TypeError: They are no sequence.
+        ValueError: There are none.
     """
 
     agents: Sequence[Runnable]
+
+    def __post_init__(self) -> None:
+        agents: object = self.agents
+        if not isinstance(agents, Sequence) or isinstance(agents, str):  # pyright: ignore[reportUnnecessaryIsInstance] - agents without types
+            raise TypeError(f"Fork takes a sequence of agents, not {agents!r}")
+        if not agents:
+            raise ValueError("Fork has no agents: where there may be none, yield it only if there are some")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from intermission.runs.ahead import Ahead
 from intermission.runs.calls import Blocking, OpenCall, Outcome
 from intermission.runs.current import CurrentCall
 from intermission.runs.environment import Environment
-from intermission.runs.fork import Forked
+from intermission.runs.fork import Forked, check_depth
 from intermission.runs.line import Finished, Line
 from intermission.runs.messages import Append
 from intermission.runs.model_turns import model_turn
@@ -276,6 +276,7 @@ class Strand:
             case RunAgent(agent):
                 self._check_stop()
                 self._check_agents(effect, [agent])
+                check_depth(self._stack, agent)
                 self._stack.append(self._frame(agent, self._stack[-1].context))
                 return Outcome()
             case Fork(agents):
