@@ -331,7 +331,8 @@ class _Answer(Generic[T]):
             # Whoever stops has answered before, so that looking again is enough.
             if not ref.is_alive() and not self._given.is_set():
                 raise SessionClosedError(
-                    "the runner was closed before the session came to it; nothing changed"
+                    "the session stopped, as when its runner is closed, before it could answer: whether the "
+                    "change was stored, a look at the session tells"
                 )
         if isinstance(self._outcome, BaseException):
             raise self._outcome
