@@ -137,7 +137,7 @@ def _readable(text: str, before: Mapping[str, Any]) -> Mapping[str, Any]:
     from pydantic_core import from_json
 
     try:
-        known: object = from_json(whole_text(text), allow_partial="trailing-strings", allow_inf_nan=False)
+        known: object = storable(from_json(whole_text(text), allow_partial="trailing-strings"))
     except ValueError:
         return before
     return cast("dict[str, Any]", known) if isinstance(known, dict) else before

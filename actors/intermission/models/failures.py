@@ -1,6 +1,7 @@
 """`Failures`: what a provider refuses, breaks or reports, as a `ModelError` that never shows its key."""
 
 import json
+import logging
 import math
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
@@ -14,6 +15,8 @@ from intermission.kernel.scope import Cancelled
 from intermission.models.whole_text import whole_text
 
 __all__ = ["Failures", "kind_of_status", "seconds_to_wait"]
+
+logger = logging.getLogger(__name__)
 
 _EXCERPT_LENGTH = 500  # characters
 _SHORTEST_SECRET = 8  # characters
@@ -105,7 +108,12 @@ class Failures:
         return self.failed(ModelErrorKind.TIMEOUT, what, limit=limit)
 
     def malformed(self, what: str, text: str) -> ModelError:
-        """Return an error for an answer that breaks its protocol, with the offending text."""
+        """Return an error for an answer that breaks its protocol, with the beginning of the offending text.
+
+        All of the text goes to the log, at DEBUG: it may hold what the model said.
+        """
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s: %s", self.hide(what), self.hide(text))
         return self.failed(ModelErrorKind.SERVICE, what, text)
 
     def reported(self, error: object) -> ModelError:

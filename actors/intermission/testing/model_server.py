@@ -120,6 +120,14 @@ class ModelServer:
         """
         self._state.wait_held(count, timeout)
 
+    def wait_requests(self, count: int = 1, timeout: float = PATIENCE) -> None:
+        """Wait until there have been `count` requests for a chat.
+
+        Raises:
+            TimeoutError: That did not happen within `timeout` seconds.
+        """
+        self._state.wait_requests(count, timeout)
+
     def hang_up(self) -> None:
         """Close every connection, those that wait for a further request, too, and go on listening."""
         self._server.hang_up()

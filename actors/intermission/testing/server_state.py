@@ -56,6 +56,7 @@ class ServerState:
         """Keep the headers of a request."""
         with self._condition:
             self._headers.append(headers)
+            self._condition.notify_all()
 
     def watch(self, connection: socket.socket, client: object) -> Callable[[], None]:
         """Note it at once when the client hangs up; return what ends that."""
@@ -110,6 +111,16 @@ class ServerState:
         with self._condition:
             if not self._condition.wait_for(lambda: self._held >= count, timeout):
                 raise TimeoutError(f"{self._held} of {count} clients were held within {timeout} s")
+
+    def wait_requests(self, count: int, timeout: float = PATIENCE) -> None:
+        """Wait until there have been `count` requests.
+
+        Raises:
+            TimeoutError: That did not happen within `timeout` seconds.
+        """
+        with self._condition:
+            if not self._condition.wait_for(lambda: len(self._headers) >= count, timeout):
+                raise TimeoutError(f"{len(self._headers)} of {count} requests came within {timeout} s")
 
     def silence(self, *, has_tls: bool) -> Silence | None:
         """Return what the next connection is not to get, if that is not even a request."""
