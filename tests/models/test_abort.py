@@ -253,6 +253,21 @@ def test_a_cancel_is_no_model_error_and_shows_no_key(
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
 
 
+def test_what_had_arrived_before_a_cancel_is_not_shown_after_it(
+    server: ModelServer, model: ChatCompletions, scope: CancelScope
+) -> None:
+    gate = Gate()
+    server.enqueue(stream("one", gate, *["more"] * 100, b": all of it\n\n", Gate()))
+    responses = model.generate(STREAMED)
+    assert next(responses).content.text == "one"
+    gate.open()
+    assert next(responses).content.text == "more"
+    scope.cancel("enough")
+
+    with pytest.raises(Cancelled):
+        next(responses)
+
+
 @pytest.mark.scenario("A5")
 def test_two_hundred_cancelled_calls_leave_no_descriptor_and_the_next_call_goes_through(
     server: ModelServer, model: ChatCompletions, tmp_path: Path

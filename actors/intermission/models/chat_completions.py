@@ -32,6 +32,7 @@ class _Exchange(Protocol):
 
     def pieces(self) -> Iterator[bytes]: ...
     def progress(self) -> None: ...
+    def check(self) -> None: ...
 
 
 @provider("openai")
@@ -180,6 +181,7 @@ class ChatCompletions:
                     exchange.progress()
                 if parts:
                     yield _partial(parts)
+                    exchange.check()  # much more may have arrived before the cancel than was looked at yet
         except UnicodeDecodeError as error:
             raise self._failures.malformed("the stream is not UTF-8", str(error)) from error
         # A body without a length ends like this when its connection breaks; half an answer is none.

@@ -83,16 +83,21 @@ class Exchange:
             except (OSError, urllib3_errors.HTTPError) as error:
                 raise self._ended(error) from error
             handle.waited()
+            # What had arrived before an abort can still be read, and behind it an end that looks clean: that
+            # of a body without a length is the end of its connection.
+            if handle.stopped:
+                raise self._ended(ConnectionAbortedError("the answer was aborted"))
             if not piece:
-                break
+                return
             yield piece
-        # A body without a length ends with its connection, and that may be an abort's work.
-        if handle.stopped:
-            raise self._ended(ConnectionAbortedError("the answer was aborted"))
 
     def progress(self) -> None:
         """What has come says something: the gap to the next piece begins."""
         self._handle.expect("gap_timeout")
+
+    def check(self) -> None:
+        """Raise `Cancelled` if the call's scope is cancelled."""
+        self._handle.check()
 
     def finish(self) -> None:
         """The answer is complete, whatever follows it.
