@@ -100,6 +100,7 @@ class ModelError(IntermissionError):
         status: The HTTP status of the answer, if there was one.
         retryable: Whether the same call may well succeed later.
         retry_after: Seconds that the service asks to wait, if it said so.
+        limit: The time limit of the model that has passed, by the name of its keyword, if one has.
     """
 
     def __init__(
@@ -109,11 +110,13 @@ class ModelError(IntermissionError):
         kind: ModelErrorKind,
         status: int | None = None,
         retry_after: float | None = None,
+        limit: str | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
         self.status = status
         self.retry_after = retry_after
+        self.limit = limit
         self.retryable = kind in {
             ModelErrorKind.RATE_LIMIT,
             ModelErrorKind.TIMEOUT,

@@ -123,7 +123,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A model's whole response, and how many characters of its text partials have shown."""
+    """A model's whole response, its calls with our ids, and how much of its text partials have shown.
+
+    Attributes:
+        response: The response.
+        shown: Characters.
+    """
 
     response: ModelResponse
     shown: int

@@ -1,16 +1,14 @@
 """`LlmAgent`: asks a model, runs the tools that it calls, asks again, until it answers."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from intermission.agents.base import AgentContext, BaseAgent
 from intermission.agents.callbacks import Callbacks, as_callbacks
 from intermission.agents.contents import conversation
 from intermission.agents.effects import Steps, call_model, call_tools, emit
-from intermission.content import Content, FunctionCall, Part
+from intermission.content import Content, Part
 from intermission.events import Usage
-from intermission.ids import new_hex
 from intermission.models.base import Model, ModelRequest
 from intermission.tools.base import Tool
 from intermission.tools.function import FunctionTool
@@ -77,8 +75,9 @@ class LlmAgent(BaseAgent):
             generated = yield from call_model(self.model, self._request(context), self.name)
             answer = context.event(
                 self.name,
-                content=_with_call_ids(generated.response.content),
+                content=generated.response.content,
                 usage=generated.response.usage or Usage(complete=False),
+                error_code=generated.response.error_code,
                 shown=generated.shown,
             )
             if not answer.function_calls:
@@ -96,23 +95,3 @@ class LlmAgent(BaseAgent):
             tools=tuple(tool.declaration for tool in self.tools.values()),
             streaming=context.config.streaming,
         )
-
-
-def _with_call_ids(content: Content) -> Content:
-    # Providers repeat ids and leave them out, so a call's id is never theirs.
-    if type(content.parts) is tuple and not content.function_calls:
-        return content
-    return Content(
-        content.role,
-        tuple(
-            part
-            if part.function_call is None
-            else replace(
-                part,
-                function_call=FunctionCall(
-                    f"call-{new_hex()}", part.function_call.name, part.function_call.args
-                ),
-            )
-            for part in content.parts
-        ),
-    )
