@@ -8,6 +8,7 @@ import pytest
 import tree
 
 EXPECTED = {
+    "async_tool.py": "The sky is blue everywhere.\n{'cities': ['Rome', 'Oslo', 'Lima']}\n",
     "chat.py": "> I am listening.\n> I am listening.\n> ",
     "budget_supervisor.py": "stopped: the budget is spent\n",
     "rate_limiter.py": "All sunny.\nthree calls took at least a tenth of a second: True\n",

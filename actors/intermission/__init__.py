@@ -22,7 +22,7 @@ A module imports only from the rows below its own:
 import logging
 
 from intermission.agents import AgentContext, App, BaseAgent, LlmAgent
-from intermission.config import OnConsumerLost, RunConfig, ToolExecution
+from intermission.config import OnConsumerLost, OnToolFailure, RunConfig, ToolExecution
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import (
     AgentDepthError,
@@ -38,6 +38,7 @@ from intermission.errors import (
     SessionClosedError,
     SessionExistsError,
     SessionNotFoundError,
+    ToolFailedError,
 )
 from intermission.events import Event, EventActions, Usage
 from intermission.kernel.actor import Actor
@@ -58,7 +59,7 @@ from intermission.sessions.handle import Session
 from intermission.sessions.run_records import RunRecord
 from intermission.sessions.system import SessionSystem
 from intermission.state import State
-from intermission.tools import FunctionTool, ToolContext
+from intermission.tools import FunctionTool, ToolContext, tool
 from intermission.version import __version__
 
 # The library logs under this name and leaves it to the program whether anybody listens.
@@ -95,6 +96,7 @@ __all__ = [
     "ModelError",
     "ModelErrorKind",
     "OnConsumerLost",
+    "OnToolFailure",
     "OverloadedError",
     "Part",
     "Plugin",
@@ -127,6 +129,8 @@ __all__ = [
     "Terminated",
     "ToolContext",
     "ToolExecution",
+    "ToolFailedError",
     "Usage",
     "__version__",
+    "tool",
 ]

@@ -11,7 +11,8 @@
     ├── SessionBusyError             another process or runner has the session
     ├── SessionClosedError           the session or its runner closed before the run began
     ├── SessionExistsError           a session of that key exists already
-    └── SessionNotFoundError         the log holds no such session
+    ├── SessionNotFoundError         the log holds no such session
+    └── ToolFailedError              an async tool failed, and no hook answered for it
 
 Errors of the event log are `intermission_storage.StorageError` and its kin.
 """
@@ -35,6 +36,7 @@ __all__ = [
     "SessionClosedError",
     "SessionExistsError",
     "SessionNotFoundError",
+    "ToolFailedError",
 ]
 
 
@@ -191,3 +193,22 @@ class SessionNotFoundError(IntermissionError):
             f"app {app!r} has no session {session_id!r} of user {user_id!r} in this log. "
             "App name, user id and session id together make the key; a session begins with its first run."
         )
+
+
+class ToolFailedError(IntermissionError):
+    """An async tool raised, and no hook on tool errors answered for it. What it raised is the `__cause__`.
+
+    The responses to the other calls of its turn are stored, so the session can go on with the next message.
+
+    Attributes:
+        tool: The tool's name.
+        call_id: The function call's id.
+    """
+
+    def __init__(self, tool: str, call_id: str, error: BaseException) -> None:
+        super().__init__(
+            f"async tool {tool!r} failed: {type(error).__name__}: {error}. The calls of its turn are "
+            "answered, and that is stored. Give an on_tool_error_callback to answer in its place."
+        )
+        self.tool = tool
+        self.call_id = call_id

@@ -75,7 +75,7 @@ def test_calls_are_emitted_then_run_then_answered_then_the_model_is_asked_again(
     assert asked.starts_calls
     (call,) = asked.event.function_calls
     tools = steps.send(asked.event)
-    assert tools == CallTools((call,), agent.tools)
+    assert tools == CallTools((call,), agent.tools, agent)
     answered = steps.send((FunctionResponse(call.id, "look", {"result": "a"}),))
     assert isinstance(answered, Emit)
     assert answered.event.function_responses == (FunctionResponse(call.id, "look", {"result": "a"}),)

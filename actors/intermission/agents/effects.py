@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
+from intermission.agents.callbacks import Callback
 from intermission.content import FunctionCall, FunctionResponse
 from intermission.events import Event
 from intermission.models.base import Model, ModelRequest, ModelResponse
@@ -24,6 +25,7 @@ __all__ = [
     "RunAgent",
     "Runnable",
     "Steps",
+    "ToolUser",
     "call_model",
     "call_tools",
     "emit",
@@ -60,12 +62,30 @@ class CallModel:
     author: str
 
 
+class ToolUser(Protocol):
+    """An agent with callbacks on its tool calls, such as `LlmAgent`."""
+
+    name: str
+    before_tool_callbacks: tuple[Callback, ...]
+    after_tool_callbacks: tuple[Callback, ...]
+    on_tool_error_callbacks: tuple[Callback, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class CallTools:
-    """Run the calls with `tools`, by name. The answer is a response for each call, in their order."""
+    """Run the calls with `tools`, by name. The answer is a response for each call, in their order.
+
+    An error that fails the run is raised at the `yield` when the calls are answered and that is stored.
+
+    Attributes:
+        calls: The calls.
+        tools: The tools that there are.
+        agent: Whose callbacks are asked, after the plugins' hooks; without it only those are.
+    """
 
     calls: Sequence[FunctionCall]
     tools: Mapping[str, Tool]
+    agent: ToolUser | None = None
 
 
 class Runnable(Protocol):
@@ -159,7 +179,12 @@ def call_model(model: Model, request: ModelRequest, author: str) -> Generator[Ef
 
 
 def call_tools(
-    calls: Sequence[FunctionCall], tools: Mapping[str, Tool]
+    calls: Sequence[FunctionCall], tools: Mapping[str, Tool], agent: ToolUser | None = None
 ) -> Generator[Effect, Any, tuple[FunctionResponse, ...]]:
-    """Run tools, and return a response for each call, in order. A tool's failure is a response too."""
-    return cast("tuple[FunctionResponse, ...]", (yield CallTools(calls, tools)))
+    """Run tools, and return a response for each call, in order. What a tool raises is a response, too.
+
+    Raises:
+        ToolFailedError: An async tool failed. The calls are answered in an event that is stored.
+        Exception: What a hook on the calls raised; likewise.
+    """
+    return cast("tuple[FunctionResponse, ...]", (yield CallTools(calls, tools, agent)))

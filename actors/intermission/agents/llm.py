@@ -84,7 +84,7 @@ class LlmAgent(BaseAgent):
                 yield from emit(answer, last=True)
                 return
             yield from emit(answer, starts_calls=True)
-            responses = yield from call_tools(answer.function_calls, self.tools)
+            responses = yield from call_tools(answer.function_calls, self.tools, self)
             parts = tuple(Part(function_response=response) for response in responses)
             yield from emit(context.event(self.name, content=Content("user", parts)), calls_model=True)
 

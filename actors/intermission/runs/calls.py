@@ -39,13 +39,15 @@ class CallGivenUpError(IntermissionError):
     """The run goes on without a call.
 
     Attributes:
-        status: What the model is told: `"stopped"`, `"timeout"`, or `"overload"` for one not begun.
+        status: What the model is told: `"stopped"`, `"timeout"`, or `"overload"` for want of a thread.
+        outcome: `"not_started"`, or `"unknown"` for one that had begun.
     """
 
-    def __init__(self, status: str, reason: str) -> None:
-        effect = "It was not begun" if status == "overload" else "It may or may not have had its effect"
+    def __init__(self, status: str, reason: str, *, begun: bool = True) -> None:
+        effect = "It may or may not have had its effect" if begun else "It was not begun"
         super().__init__(f"The call was given up: {reason}. {effect}.")
         self.status = status
+        self.outcome = "unknown" if begun else "not_started"
 
 
 class Outcome(NamedTuple):
@@ -93,6 +95,7 @@ class OpenCall:
     """
 
     __slots__ = (
+        "_begun",
         "_blocking",
         "_decided",
         "_handlers",
@@ -124,6 +127,7 @@ class OpenCall:
         self._handlers = [(go_on, leave)]
         self._decided: tuple[Outcome | None] | None = None
         self._ticket = _thread.allocate_lock()
+        self._begun = False
         self._task: LoopTask | None = None
         self._timer: TimerHandle | None = None
         self._hook: CancelHandle | None = None
@@ -141,6 +145,7 @@ class OpenCall:
         It is `None` if it was given up meanwhile, or goes on without this thread; then others go on, too. But
         if the call has a `detach`, its value is `LATER`.
         """
+        self._begun = True
         if self._blocking.timeout is not None:
             self._timer = self._services.timer.call_later(self._blocking.timeout, self._expire)
         self._hook = self.scope.on_cancel_now(self._cancelled)
@@ -177,7 +182,7 @@ class OpenCall:
             return False
         self._run.work.give_up(self.piece, reason)
         self.scope.cancel(reason)
-        self._decide(Outcome(error=CallGivenUpError(status, reason)))
+        self._decide(Outcome(error=CallGivenUpError(status, reason, begun=self._begun)))
         return True
 
     def abandon(self) -> None:
@@ -249,7 +254,7 @@ class OpenCall:
             self._task = self._services.loops.start(later.awaitable, done, context=later.context, name=name)
         except RuntimeError as error:
             later.drop()
-            self._done(later, None, CallGivenUpError("overload", str(error)))
+            self._done(later, None, CallGivenUpError("overload", str(error), begun=False))
             return answer
         if self.scope.cancelled:
             self._task.cancel()

@@ -266,7 +266,8 @@ class Strand:
                 ahead, self._ahead = self._ahead, None
                 return self._push(model_turn(self.environment, effect, self._stack[-1].context, ahead))
             case CallTools():
-                return self._push(tool_turn(self, effect, self._stack[-1].context))
+                top = self._stack[-1]
+                return self._push(tool_turn(self, effect, top.context, top.agent.name))
             case Emit():
                 return Outcome(self._emit(effect))
             case Blocking():
