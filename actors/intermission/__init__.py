@@ -21,11 +21,13 @@ A module imports only from the rows below its own:
 
 import logging
 
-from intermission.agents import AgentContext, App, BaseAgent, LlmAgent
+from intermission.agents import AgentContext, App, BaseAgent, LlmAgent, exit_loop, transfer_to_agent
 from intermission.config import OnConsumerLost, RunConfig, ToolExecution
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import (
+    AgentNotFoundError,
     AlreadyConsumedError,
+    InstructionError,
     IntermissionError,
     LlmCallsLimitExceededError,
     ModelError,
@@ -69,6 +71,7 @@ __all__ = [
     "ActorRef",
     "ActorSystem",
     "AgentContext",
+    "AgentNotFoundError",
     "AlreadyConsumedError",
     "App",
     "AskTimeoutError",
@@ -87,6 +90,7 @@ __all__ = [
     "FunctionCall",
     "FunctionResponse",
     "FunctionTool",
+    "InstructionError",
     "IntermissionError",
     "LlmAgent",
     "LlmCallsLimitExceededError",
@@ -127,4 +131,6 @@ __all__ = [
     "ToolExecution",
     "Usage",
     "__version__",
+    "exit_loop",
+    "transfer_to_agent",
 ]
