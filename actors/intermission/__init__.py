@@ -4,6 +4,7 @@ A module imports only from the rows below its own:
 
     cli  __main__              the command line
     testing                    what tests of agents need: scripted models, gates, a model server
+    agent_tool                 agents as tools of others, by runners inside runs
     runner                     the caller's way in
     sessions/                  the actor of a session, its only writer; finding, following, shared state
     runs/                      the handle on a run, and the actor that drives it
@@ -21,6 +22,7 @@ A module imports only from the rows below its own:
 
 import logging
 
+from intermission.agent_tool import AgentTool
 from intermission.agents import AgentContext, App, BaseAgent, LlmAgent, exit_loop, transfer_to_agent
 from intermission.config import OnConsumerLost, RunConfig, ToolExecution
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
@@ -72,6 +74,7 @@ __all__ = [
     "ActorSystem",
     "AgentContext",
     "AgentNotFoundError",
+    "AgentTool",
     "AlreadyConsumedError",
     "App",
     "AskTimeoutError",
