@@ -7,7 +7,6 @@ followed by one message with exactly their responses, and there are no others.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from operator import is_
 from typing import Any, TypeAlias, cast
 
 from intermission.content import Content, FunctionCall, FunctionResponse, Part, plain_copy
@@ -80,7 +79,6 @@ def conversation(
             talk.add_others(author, parts)
         elif len(parts) == 1 and parts[0].text is not None and not parts[0].thought:
             if parts[0].text:
-                talk.late = None
                 said.append(content)  # nearly all events are this one
         else:
             talk.add(event, content, calls=author == agent)
@@ -90,22 +88,18 @@ def conversation(
 class _Turn:
     """A message with calls, and the responses that are there."""
 
-    __slots__ = ("answers", "content", "pending")
+    __slots__ = ("answers", "calls", "content", "pending")
 
-    def __init__(self, content: Content, pending: Sequence[str]) -> None:
+    def __init__(self, content: Content, calls: Sequence[FunctionCall], pending: Sequence[str]) -> None:
         self.content = content
+        self.calls = calls
         self.pending = pending
         self.answers: dict[str, FunctionResponse] = {}
 
     def responses(self, outcomes: Mapping[str, CallOutcome] | None) -> Content:
         """The message that answers it."""
-        return Content(
-            "user",
-            tuple(
-                Part(function_response=self.answers.get(call.id) or self._missing(call, outcomes))
-                for call in self.content.function_calls
-            ),
-        )
+        answers = [self.answers.get(call.id) or self._missing(call, outcomes) for call in self.calls]
+        return Content("user", tuple([Part(function_response=answer) for answer in answers]))
 
     def _missing(self, call: FunctionCall, outcomes: Mapping[str, CallOutcome] | None) -> FunctionResponse:
         if call.id in self.pending:
@@ -120,20 +114,21 @@ class _Talk:
 
     Attributes:
         said: Its messages; of those with calls the turns.
-        late: If the newest event answers calls: the turn of these, and how many messages were there before.
     """
 
-    __slots__ = ("_asked", "_told", "late", "said")
+    __slots__ = ("_answered", "_asked", "_told", "said")
 
     def __init__(self) -> None:
         self.said: list[Content | _Turn] = []
-        self.late: tuple[_Turn, int] | None = None
         self._asked: dict[str, _Turn] = {}
+        self._answered: tuple[_Turn, int, int] | None = None  # last; the messages before and after that
         self._told: dict[str, str] = {}  # calls of others, and whose they are
 
     def add(self, event: Event, content: Content, *, calls: bool) -> None:
         """Add what the user or the agent said; only an agent's message may hold calls."""
-        answered, spoken, ids = None, list[Part](), set[str]()
+        spoken: list[Part] = []
+        asked: list[FunctionCall] = []
+        answered: _Turn | None = None
         before = len(self.said)
         for index, part in enumerate(content.parts):
             call, response = part.function_call, part.function_response
@@ -145,24 +140,23 @@ class _Talk:
                 elif response.id in self._told:
                     spoken.append(Part(text=_narrate(self._told[response.id], part)))
             elif call is not None:
-                name = call.id or f"{event.id}-{index}"
-                if calls and name not in ids:
-                    ids.add(name)
-                    own = part if call.id else Part(function_call=FunctionCall(name, call.name, call.args))
-                    spoken.append(own)
+                if not call.id:
+                    call = FunctionCall(f"{event.id}-{index}", call.name, call.args)
+                    part = Part(function_call=call)
+                if calls and not any(call.id == other.id for other in asked):
+                    asked.append(call)
+                    spoken.append(part)
             elif (part.text or part.inline_data is not None) and not part.thought:
                 spoken.append(part)
-        if ids:
-            turn = _Turn(Content("model", tuple(spoken)), event.long_running_tool_ids)
-            self._asked.update(dict.fromkeys(ids, turn))
+        if asked:
+            turn = _Turn(Content("model", tuple(spoken)), asked, event.long_running_tool_ids)
+            for call in asked:
+                self._asked[call.id] = turn
             self.said.append(turn)
         elif spoken:
-            whole = len(spoken) == len(content.parts) and all(map(is_, spoken, content.parts))
-            self.said.append(content if whole else Content(content.role, tuple(spoken)))
+            self.said.append(Content(content.role, tuple(spoken)))
         if answered is not None:
-            self.late = answered, before
-        elif spoken:
-            self.late = None
+            self._answered = answered, before, len(self.said)
 
     def add_others(self, author: str, parts: Sequence[Part]) -> None:
         """Add what another agent did, as text of the user's."""
@@ -177,15 +171,14 @@ class _Talk:
             elif text := _narrate(author, part):
                 told.append(Part(text=text))
         if len(told) > 1:
-            self.late = None
             self.said.append(Content("user", tuple(told)))
 
     def contents(self, outcomes: Mapping[str, CallOutcome] | None) -> tuple[Content, ...]:
         """Return the messages, each turn with the responses behind it."""
         said = self.said
-        if self.late is not None:
-            turn, before = self.late
-            if said[before - 1] is not turn:
+        if self._answered is not None:
+            turn, before, after = self._answered
+            if after == len(said) and said[before - 1] is not turn:  # nothing was said since
                 said = [*said[: said.index(turn) + 1], *said[before:]]
         if not self._asked:
             return cast("tuple[Content, ...]", tuple(said))
