@@ -1,5 +1,7 @@
 """An agent that another one's model calls like a function."""
 
+import asyncio
+import logging
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +17,7 @@ from intermission import (
     CancelScope,
     Content,
     LlmAgent,
+    Run,
     RunConfig,
     Runner,
     RunStatus,
@@ -145,6 +148,17 @@ def test_a_failure_of_the_agent_is_one_of_the_tool_and_the_caller_goes_on() -> N
     assert responses == [{"status": "error", "message": "The tool failed."}, {"result": "ok"}]
 
 
+def test_an_agent_that_is_stopped_has_not_done_what_it_was_called_for() -> None:
+    def stop(tool_context: ToolContext) -> None:
+        """Stop."""
+        tool_context.stop("enough")
+
+    expert = LlmAgent("expert", ScriptedModel(calls(("stop", {}))), tools=[stop])
+    responses, _ = run(ScriptedModel(calls(asking()), "ok"), AgentTool(expert))
+
+    assert responses == [{"status": "error", "message": "The tool failed."}]
+
+
 def test_the_agent_has_a_call_limit_of_its_own_and_does_not_stream() -> None:
     inner = ScriptedModel(calls(("again", {})), "ok", default=calls(("again", {})))
 
@@ -195,9 +209,14 @@ def test_calls_of_one_agent_may_overlap() -> None:
 
 @pytest.mark.parametrize("where", ["model", "tool"])
 def test_the_agent_is_cancelled_with_the_call_and_terminated_means_that_it_has_ended(
-    where: str, gate: Gate
+    where: str, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    statuses = list[str]()
+    statuses, awaited = list[str](), threading.Event()
+    wait = Run.wait_terminated
+
+    def wait_terminated(run: Run) -> bool:
+        awaited.set()
+        return wait(run)
 
     def work(tool_context: ToolContext) -> None:
         """Work."""
@@ -210,13 +229,17 @@ def test_the_agent_is_cancelled_with_the_call_and_terminated_means_that_it_has_e
     with Runner(app_of(outer), log=MemoryEventLog()) as runner:
         cancelled = runner.run(**KEY, message="hi").start()
         gate.arrived()
-        assert cancelled.cancel("enough").accepted
+        with monkeypatch.context() as patch:
+            patch.setattr(Run, "wait_terminated", wait_terminated)
+            assert cancelled.cancel("enough").accepted
+            assert awaited.wait(PATIENCE)
         assert cancelled.result(PATIENCE).status is RunStatus.CANCELLED
         assert not cancelled.wait_terminated(0)
         gate.open()
         assert cancelled.wait_terminated(PATIENCE)
         assert runner.run(**KEY, message="again").answer(PATIENCE) == "ok"
     assert statuses == (["cancelled"] if where == "tool" else [])
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def test_a_call_that_takes_too_long_ends_its_agent_and_the_caller_goes_on(gate: Gate) -> None:
@@ -234,11 +257,11 @@ def test_a_call_that_takes_too_long_ends_its_agent_and_the_caller_goes_on(gate: 
 
 
 def test_async_tools_of_the_agent_run_on_the_loop_that_those_of_the_caller_have() -> None:
-    loops = list[str]()
+    loops = list[asyncio.AbstractEventLoop]()
 
     async def here() -> None:
         """Say where."""
-        loops.append(threading.current_thread().name)
+        loops.append(asyncio.get_running_loop())
 
     expert = LlmAgent("expert", ScriptedModel(calls(("here", {})), "ok"), tools=[here])
     outer = ScriptedModel(calls(("here", {})), calls(asking()), "ok")
@@ -246,7 +269,7 @@ def test_async_tools_of_the_agent_run_on_the_loop_that_those_of_the_caller_have(
     with Runner(app_of(desk), log=MemoryEventLog()) as runner:
         assert runner.run(**KEY, message="hi").answer(PATIENCE) == "ok"
     assert len(loops) == 2
-    assert loops[0] == loops[1]
+    assert loops[0] is loops[1]
 
 
 def test_an_agent_tool_may_be_called_outside_of_any_run() -> None:

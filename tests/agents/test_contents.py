@@ -217,6 +217,14 @@ def test_the_current_turn_begins_with_another_agent_if_that_spoke_last() -> None
     assert contents[0].text.endswith("b said: yours")
 
 
+def test_a_response_of_another_agent_begins_a_turn_too() -> None:
+    contents = shown(
+        said("old", "user"), calling("1", author="b"), answering("1", author="b"), current_turn=True
+    )
+
+    assert [content.parts[-1].text for content in contents] == ['look answered b with {"ok": "", "id": "1"}']
+
+
 def test_an_event_on_another_branch_begins_no_turn() -> None:
     events = [said("new", "user"), said("other", "b", branch="p.b")]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apps import KEY, app_of, app_with
+from apps import KEY, app_of, app_with, records
 from chat_rules import broken_rules_of
 from intermission import (
     AgentContext,
@@ -25,6 +25,7 @@ from intermission import (
     exit_loop,
 )
 from intermission.agents.effects import Steps
+from intermission.sessions.view import SessionView
 from intermission.testing import Gate, ScriptedModel, calls, text
 from intermission_storage import EventLog, LmdbEventLog, MemoryEventLog
 from play import Play
@@ -194,6 +195,19 @@ def test_what_a_call_answered_before_its_run_was_cancelled_is_what_the_model_is_
     first, second = told.function_responses
     assert first.response == {"result": "a done"}
     assert second.response["outcome"] == "unknown"
+
+
+def test_of_calls_that_are_answered_the_session_keeps_no_outcome() -> None:
+    log = MemoryEventLog()
+    with Runner(app_with(ScriptedModel(calls(("look", {}), ("look", {})), "ok"), look), log=log) as runner:
+        runner.run(**KEY, message="hi").answer(PATIENCE)
+    view = SessionView()
+    outcomes = list[int]()
+    for record in records(log):
+        view.fold([record])
+        outcomes.append(len(view.outcomes))
+    assert max(outcomes) == 2
+    assert outcomes[-1] == 0
 
 
 @pytest.mark.scenario("B6")

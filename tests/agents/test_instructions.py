@@ -57,6 +57,8 @@ def test_a_field_stands_for_a_key_of_the_state(text: str, filled: str) -> None:
         "{artifact.x}",
         "{city!r}",
         "{{city}}",
+        "{{city}",
+        "{city}}",
         "{?}",
         "}{",
     ],

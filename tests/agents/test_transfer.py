@@ -1,6 +1,9 @@
 """Handing over to another agent of the tree."""
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from apps import KEY, app_of
 from chat_rules import broken_rules_of
@@ -9,6 +12,8 @@ from intermission import (
     AgentNotFoundError,
     BaseAgent,
     Content,
+    Event,
+    EventActions,
     FunctionCall,
     LlmAgent,
     Runner,
@@ -18,9 +23,10 @@ from intermission import (
     transfer_to_agent,
 )
 from intermission.agents.effects import RunAgent, Steps
+from intermission.agents.transfer import has_answered
 from intermission.testing import ScriptedModel, calls
 from intermission_storage import MemoryEventLog
-from play import Play
+from play import Play, calling, said
 
 MODEL = ScriptedModel()
 
@@ -169,6 +175,51 @@ def test_of_two_agents_of_one_name_the_declared_one_is_handed_over_to() -> None:
     play.run(second)
 
     assert play.requests[1].instruction.startswith("declared")
+
+
+def test_of_a_child_and_a_peer_of_one_name_the_child_is_handed_over_to() -> None:
+    child, peer = agent("same", instruction="child"), agent("same", instruction="peer")
+    one = agent("one", child)
+    agent("root", one, peer)
+    play = Play(transfer("same"), "ok")
+    play.run(one)
+
+    assert offered(play) == ["same", "root"]
+    assert play.requests[1].instruction.startswith("child")
+
+
+def test_who_has_handed_over_is_not_asked_again_when_the_others_tool_ends_the_run() -> None:
+    def end(tool_context: ToolContext) -> None:
+        """End."""
+        tool_context.actions.end_invocation = True
+
+    play = Play(transfer("child"), Content.model(calls=[FunctionCall("", "end")]))
+    events = play.run(agent("root", agent("child", tools=[end])))
+
+    assert [event.author for event in events] == ["root", "root", "child", "child"]
+
+
+CHECKPOINT = said(None, "child", actions=EventActions(agent_state={"step": 1}))
+ASKED = calling("1", author="root")
+
+
+@pytest.mark.parametrize(
+    ("events", "branch", "answered"),
+    [
+        ([ASKED, said("done", "child")], None, True),
+        ([ASKED, said("done", "child"), CHECKPOINT], None, True),
+        ([ASKED, said("done", "child"), said("more", "user")], None, True),
+        ([ASKED, said("done", "child", branch="p.a")], None, True),
+        ([said("done", "other", branch="p"), ASKED], None, False),
+        ([replace(ASKED, branch="p.a"), said("done", "child", branch="p.b")], "p.a", False),
+        ([replace(ASKED, branch="p.a"), said("done", "child", branch="p.a.b")], "p.a", True),
+        ([], None, False),
+    ],
+)
+def test_the_last_event_that_is_no_checkpoint_and_on_the_branch_says_whether_the_turn_has_ended(
+    events: list[Event], branch: str | None, answered: bool
+) -> None:
+    assert has_answered(replace(Play().context(branch), events=events)) is answered
 
 
 def test_a_transfer_to_an_agent_that_is_nowhere_fails_the_run_and_leaves_the_session_usable() -> None:

@@ -69,7 +69,7 @@ class Schema:
         try:
             return self._adapter.dump_python(self._adapter.validate_python(value), mode="json")
         except self._pydantic.ValidationError as error:
-            problems = error.errors(include_url=False, include_input=False, include_context=False)
+            problems = error.errors(include_url=False, include_input=False)
             raise ValueError("; ".join(map(_problem, problems))) from None
 
 

@@ -104,8 +104,6 @@ def has_answered(context: AgentContext) -> bool:
     It has if its last event is final; not if it has left a loop by that.
     """
     for event in reversed(context.events):
-        if event.invocation_id != context.invocation_id:
-            break
         if event.author == "user" or event.is_checkpoint or not is_within(event.branch, context.branch):
             continue
         return event.actions.end_of_agent or (event.is_final and not event.actions.escalate)
