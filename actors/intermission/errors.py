@@ -2,7 +2,9 @@
 
     IntermissionError
     ├── AgentDepthError              agents run one another without an end
+    ├── AgentNotFoundError           an agent was to hand over to one that its tree does not have
     ├── AlreadyConsumedError         the run's events have a consumer already
+    ├── InstructionError             an instruction needs a key that the state does not have
     ├── LlmCallsLimitExceededError   the run asked the model more often than its limit
     ├── ModelError                   a model call failed; `kind` says how
     ├── OverloadedError              too many runs wait, or no worker was free in time
@@ -24,7 +26,9 @@ from intermission_storage import Owner
 
 __all__ = [
     "AgentDepthError",
+    "AgentNotFoundError",
     "AlreadyConsumedError",
+    "InstructionError",
     "IntermissionError",
     "LlmCallsLimitExceededError",
     "ModelError",
@@ -62,8 +66,43 @@ class AgentDepthError(IntermissionError):
         self.agents = tuple(agents)
 
 
+class AgentNotFoundError(IntermissionError):
+    """An agent was to hand over to another that is not in its tree. What was stored before is kept.
+
+    Attributes:
+        agent: The agent that was to hand over.
+        target: The name that was asked for.
+    """
+
+    def __init__(self, agent: str, target: str) -> None:
+        super().__init__(
+            f"agent {agent!r} was to hand over to {target!r}, but no agent of its tree has that name. "
+            "What was stored before is kept; the next message goes on."
+        )
+        self.agent = agent
+        self.target = target
+
+
 class AlreadyConsumedError(IntermissionError):
     """A run has one stream of events, and somebody iterates it already. The run is not touched."""
+
+
+class InstructionError(IntermissionError):
+    """An instruction needs a key that the session's state does not have. No model was asked with it.
+
+    Attributes:
+        agent: The agent whose instruction it is.
+        key: The key.
+    """
+
+    def __init__(self, agent: str, key: str) -> None:
+        super().__init__(
+            f"the instruction of agent {agent!r} needs state[{key!r}], which is not there. Set it before, "
+            f"by state_delta or by a tool, or write {{{key}?}} for a key that may be missing. "
+            "What was stored before is kept."
+        )
+        self.agent = agent
+        self.key = key
 
 
 class LlmCallsLimitExceededError(IntermissionError):

@@ -6,6 +6,7 @@ for `yield from`: they give each effect's answer its type.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import Any, Protocol, TypeAlias, cast
 
 from intermission.agents.callbacks import Callback
@@ -29,6 +30,7 @@ __all__ = [
     "call_model",
     "call_tools",
     "emit",
+    "promises",
 ]
 
 
@@ -131,7 +133,7 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Call a function that may block. The answer is what it returns."""
+    """Call a function, plain or async, that may block. The answer is what it returns."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
@@ -166,6 +168,15 @@ def emit(
 ) -> Generator[Effect, Any, Event]:
     """Show an event, and return it as it was stored. The flags are those of `Emit`."""
     return cast(Event, (yield Emit(event, last=last, starts_calls=starts_calls, calls_model=calls_model)))
+
+
+def promises(steps: "GeneratorType[Any, Any, Any]") -> bool:
+    """Return whether what a generator has just yielded is its own, and not that of one that it yields from.
+
+    That one knows what it does next; what follows when it has ended, only the outer one knows.
+    """
+    inner: object = steps.gi_yieldfrom
+    return inner is None or getattr(inner, "gi_code", None) is emit.__code__
 
 
 def call_model(model: Model, request: ModelRequest, author: str) -> Generator[Effect, Any, Generated]:

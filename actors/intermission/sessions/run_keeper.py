@@ -8,6 +8,7 @@ from functools import partial
 
 import pykka
 
+from intermission.agents.routing import route
 from intermission.errors import SessionBusyError, SessionClosedError, SessionNotFoundError
 from intermission.events import Event, Usage
 from intermission.kernel.actor import Actor, ActorCrashError
@@ -174,8 +175,10 @@ class RunKeeper(Actor):
             self._state_of(view),
             view.events,
             self._host.app.plugins,
+            view.outcomes,
         )
-        current.agent = self.system.start(AgentActor, environment, self._host.app.root_agent)
+        agent = route(self._host.app.root_agent, view.events)
+        current.agent = self.system.start(AgentActor, environment, agent)
         self.watch(current.agent)
         current.agent.tell(Begin())
 
