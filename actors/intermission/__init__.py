@@ -5,10 +5,10 @@ A module imports only from the rows below its own:
     cli  __main__              the command line
     testing                    what tests of agents need: scripted models, gates, a model server
     runner                     the caller's way in
+    plugins/                   what looks at every run
     sessions/                  the actor of a session, its only writer; finding, following, shared state
     runs/                      the handle on a run, and the actor that drives it
     agents/                    agents as generators of effects: no thread, no I/O
-    plugins/                   what looks at every run
     tools/  models/            what an agent uses: plain objects
     messages                   what actors say to each other
     kernel/                    what actors stand on
@@ -21,11 +21,12 @@ A module imports only from the rows below its own:
 
 import logging
 
-from intermission.agents import AgentContext, App, BaseAgent, LlmAgent
+from intermission.agents import AgentContext, App, BaseAgent, CallbackContext, LlmAgent
 from intermission.config import OnConsumerLost, RunConfig, ToolExecution
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import (
     AlreadyConsumedError,
+    HookResultError,
     IntermissionError,
     LlmCallsLimitExceededError,
     ModelError,
@@ -49,7 +50,13 @@ from intermission.messages import PoisonPill, StartRun, Stop
 from intermission.plugins import Plugin
 from intermission.runner import Runner
 from intermission.runs.messages import EventStored, RunEnded, RunStarted
-from intermission.runs.receipt import CancelOutcome, CancelReceipt, CancelReport, ResidualWork
+from intermission.runs.receipt import (
+    CancelOutcome,
+    CancelReceipt,
+    CancelReport,
+    ResidualOutcome,
+    ResidualWork,
+)
 from intermission.runs.result import CancelSource, RunResult, RunStatus
 from intermission.runs.run import Run
 from intermission.sessions.catalog import SessionEntry, SessionInfo, Sessions
@@ -74,6 +81,7 @@ __all__ = [
     "AskTimeoutError",
     "BaseAgent",
     "Blob",
+    "CallbackContext",
     "CancelOutcome",
     "CancelReceipt",
     "CancelReport",
@@ -87,6 +95,7 @@ __all__ = [
     "FunctionCall",
     "FunctionResponse",
     "FunctionTool",
+    "HookResultError",
     "IntermissionError",
     "LlmAgent",
     "LlmCallsLimitExceededError",
@@ -98,6 +107,7 @@ __all__ = [
     "Plugin",
     "PoisonPill",
     "ReentrantRunError",
+    "ResidualOutcome",
     "ResidualWork",
     "Run",
     "RunConfig",

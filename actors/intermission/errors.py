@@ -2,6 +2,7 @@
 
     IntermissionError
     ├── AlreadyConsumedError         the run's events have a consumer already
+    ├── HookResultError              a callback or a plugin's hook returned what it must not
     ├── LlmCallsLimitExceededError   the run asked the model more often than its limit
     ├── ModelError                   a model call failed; `kind` says how
     ├── OverloadedError              too many runs wait, or no worker was free in time
@@ -21,6 +22,7 @@ from intermission_storage import Owner
 
 __all__ = [
     "AlreadyConsumedError",
+    "HookResultError",
     "IntermissionError",
     "LlmCallsLimitExceededError",
     "ModelError",
@@ -41,6 +43,18 @@ class IntermissionError(Exception):
 
 class AlreadyConsumedError(IntermissionError):
     """A run has one stream of events, and somebody iterates it already. The run is not touched."""
+
+
+class HookResultError(IntermissionError, TypeError):
+    """A callback or a plugin's hook returned what it must not. What was stored before is kept.
+
+    Attributes:
+        hook: The name of the function.
+    """
+
+    def __init__(self, hook: str, problem: str) -> None:
+        super().__init__(f"{hook} returned {problem}. What was stored before is kept.")
+        self.hook = hook
 
 
 class LlmCallsLimitExceededError(IntermissionError):

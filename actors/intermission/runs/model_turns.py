@@ -1,6 +1,6 @@
 """What a strand does for `CallModel`, as a generator of blocking calls."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Any, TypeAlias
 
@@ -13,10 +13,13 @@ from intermission.runs.ahead import Ahead
 from intermission.runs.calls import Blocking
 from intermission.runs.environment import Environment
 
-__all__ = ["model_turn"]
+__all__ = ["Alter", "ask_model", "model_turn"]
 
 # Named, for what annotates an inner function is worked out each time that the function is made.
 _Response: TypeAlias = ModelResponse | None
+
+Alter: TypeAlias = Callable[[CancelScope, ModelResponse], ModelResponse]
+"""Makes what is shown of a partial response; on the thread that reads the model, with the call's scope."""
 
 
 def model_turn(
@@ -36,7 +39,8 @@ def model_turn(
         StorageError: What the call did not wait for could not be stored.
     """
     try:
-        generated = yield from _ask(environment, effect, context, ahead)
+        environment.count_model_call()
+        generated = yield from ask_model(environment, effect, context, ahead)
     except Exception:
         if ahead is not None:
             ahead.wait()
@@ -46,16 +50,22 @@ def model_turn(
     return generated
 
 
-def _ask(
-    environment: Environment, effect: CallModel, context: AgentContext, ahead: Ahead | None
+def ask_model(
+    environment: Environment,
+    effect: CallModel,
+    context: AgentContext,
+    ahead: Ahead | None,
+    alter: Alter | None = None,
 ) -> Generator[Any, Any, Generated]:
-    environment.count_model_call()
+    """As `model_turn`, for a call that is counted; who has given an `ahead` waits for it."""
     shown: list[str] = []
 
     def show(scope: CancelScope, response: ModelResponse) -> None:
         shown.append(response.content.text)
         if scope.cancelled:
             return
+        if alter is not None:
+            response = alter(scope, response)
         partial = context.event(effect.author, content=response.content, partial=True)
         if ahead is None:
             environment.run.show(partial)

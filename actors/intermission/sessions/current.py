@@ -7,8 +7,9 @@ from typing import Any
 
 from intermission.events import Event, Usage
 from intermission.kernel.ref import ActorRef
+from intermission.runs.environment import Environment
+from intermission.runs.event_hooks import EventGate
 from intermission.runs.lifecycle import Lifecycle
-from intermission.runs.result import Verdict
 from intermission_storage import Kind, Record
 
 __all__ = ["CurrentRun", "Phase"]
@@ -45,6 +46,8 @@ class CurrentRun:
         usage: The tokens of its events.
         open_calls: Ids of the calls that have begun and not ended.
         attempts: How often its beginning was refused because somebody else had appended.
+        environment: What its strands share, when it has an agent.
+        gate: Where plugins look at its events before they are shown, if any do.
     """
 
     run: Lifecycle
@@ -56,7 +59,8 @@ class CurrentRun:
     usage: Usage = field(default_factory=Usage)
     open_calls: dict[str, str] = field(default_factory=dict[str, str])
     attempts: int = 0
-    verdict: Verdict | None = None
+    environment: Environment | None = None
+    gate: EventGate | None = None
 
     def take_in(self, records: Iterable[Record], event: Event | None) -> None:
         """Keep what its stored records say."""
