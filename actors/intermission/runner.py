@@ -142,20 +142,9 @@ class Runner(Administration):
             loops=ToolLoops(timer, loop=loop, on_startup=on_startup),
         )
         self._directory = Directory(self._start_session, max_queued=max_queued, resident=resident_sessions)
-        shared = SharedState(self._log)
         self._plugins = PluginClosing(app.plugins, self._services)
         self._notices = Notices(app, self._log, self._services, self._directory.tell)
-        host = Host(
-            app,
-            self._log,
-            self._services,
-            self._directory,
-            self.system.topics,
-            shared,
-            self._notices,
-            auto_create,
-        )
-        super().__init__(host, self._directory)
+        super().__init__(self._host_of(app, auto_create=auto_create), self._directory)
         self._closing = threading.RLock()  # a second closer must not close the log under the first
         self._runs = EarlyMessages(self._directory)
         self._signals: SignalClose | None = None
@@ -293,6 +282,12 @@ class Runner(Administration):
         except KeyboardInterrupt:  # a Ctrl-C during the grace ends the grace, and nobody else would close
             self.close(0)
             raise
+
+    def _host_of(self, app: App, *, auto_create: bool) -> Host:
+        shared, topics = SharedState(self._log), self.system.topics
+        return Host(
+            app, self._log, self._services, self._directory, topics, shared, self._notices, auto_create
+        )
 
     def _lifecycle(
         self,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from apps import KEY, app_of, records
-from hooks import BOTH_KINDS, app_plugged, of_kind, plugin
+from hooks import BOTH_KINDS, app_plugged, doing, of_kind, plugin
 from intermission import (
     AgentContext,
     BaseAgent,
@@ -125,17 +125,21 @@ def test_hooks_are_called_for_each_agent_that_runs_but_not_for_what_is_part_of_a
     how: str, hooked: list[str]
 ) -> None:
     called: list[str] = []
-    watch = plugin(
-        before_agent_callback=lambda *, agent, callback_context: called.append(agent.name),
-        after_agent_callback=lambda *, agent, callback_context: called.append(f"{agent.name} ended"),
-    )
+
+    def before(*, agent: BaseAgent, callback_context: CallbackContext) -> None:
+        called.append(agent.name)
+
+    def after(*, agent: BaseAgent, callback_context: CallbackContext) -> None:
+        called.append(f"{agent.name} ended")
+
+    watch = plugin(before_agent_callback=before, after_agent_callback=after)
     assert texts(shown(Above(how, Saying("a")), watch)) == ["a: a", "above: done"]
     assert [name for name in called if " " not in name] == hooked
     assert [name for name in called if " " in name] == [f"{name} ended" for name in reversed(hooked)]
 
 
 def test_an_answer_in_the_place_of_one_agent_ends_neither_its_siblings_nor_who_runs_it() -> None:
-    skipped = Saying("a", before_agent_callback=lambda _: Content.model("skipped"))
+    skipped = Saying("a", before_agent_callback=doing(lambda: Content.model("skipped")))
     assert texts(shown(Above("run", skipped, Saying("b")))) == ["a: skipped", "b: b", "above: done"]
     forked = shown(Above("fork", skipped, Saying("b")))
     assert sorted(texts(forked)[:2]) == ["a: skipped", "b: b"]
@@ -213,7 +217,7 @@ def test_the_last_event_ends_the_run_in_its_commit_unless_something_comes_after_
         return log.kinds[-1] == ["event", "run_ended"]
 
     model = ScriptedModel(default="ok")
-    nothing: Any = lambda *_, **__: None  # noqa: E731  # one for all
+    nothing = doing(lambda: None)
     assert kinds_of_last_commit(LlmAgent("agent", model))
     assert kinds_of_last_commit(LlmAgent("agent", model, before_agent_callback=nothing))
     assert kinds_of_last_commit(LlmAgent("agent", model), plugin(before_run_callback=nothing))

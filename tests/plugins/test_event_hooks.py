@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apps import KEY, records
-from hooks import BOTH_KINDS, app_plugged, plugin
+from hooks import BOTH_KINDS, app_plugged, doing, plugin
 from intermission import (
     Actor,
     AgentContext,
@@ -60,7 +60,7 @@ class Listener(Actor):
 def test_an_event_that_is_returned_is_what_everybody_is_shown_and_never_what_is_stored(kind: str) -> None:
     heard, done, gate = list[str](), threading.Event(), Gate()
     agent = LlmAgent("agent", ScriptedModel(text("it is ", gate, "there")))
-    app = app_plugged(agent, plugin(kind=kind, on_event_callback=louder))
+    app = app_plugged(agent, plugin("plugin", kind, on_event_callback=louder))
     with Runner(app, log=MemoryEventLog(), config=STREAMING) as runner:
         runner.system.subscribe(runner.system.start(Listener, heard, 1, done), EventStored)
         run = runner.run(**KEY, message="hi").start()
@@ -106,9 +106,9 @@ def test_the_first_plugin_that_returns_an_event_has_the_last_word(kind: str) -> 
 
     app = app_plugged(
         LlmAgent("agent", ScriptedModel("ok")),
-        plugin("one", kind=kind, on_event_callback=lambda **_: asked.append("one")),
-        plugin("two", kind=kind, on_event_callback=louder),
-        plugin("three", kind=kind, on_event_callback=never),
+        plugin("one", kind, on_event_callback=doing(lambda: asked.append("one"))),
+        plugin("two", kind, on_event_callback=louder),
+        plugin("three", kind, on_event_callback=never),
     )
     with Runner(app, log=MemoryEventLog()) as runner:
         assert [event.text for event in runner.run(**KEY, message="hi")] == ["OK"]
@@ -145,7 +145,8 @@ def test_events_of_parallel_branches_are_looked_at_one_at_a_time_and_shown_in_th
         inside.release()
 
     with Runner(
-        app_plugged(Branching("root"), plugin(kind=kind, on_event_callback=look_at)), log=MemoryEventLog()
+        app_plugged(Branching("root"), plugin("plugin", kind, on_event_callback=look_at)),
+        log=MemoryEventLog(),
     ) as runner:
         run = runner.run(**KEY, message="hi")
         shown = [event.seq for event in run]
@@ -166,7 +167,7 @@ def test_a_hook_that_raises_fails_the_run_and_the_event_stays_in_the_log(kind: s
 
     app = app_plugged(
         LlmAgent("agent", ScriptedModel(text("o", "k"), default="ok")),
-        plugin(kind=kind, on_event_callback=refuse),
+        plugin("plugin", kind, on_event_callback=refuse),
     )
     with Runner(app, log=MemoryEventLog(), config=RunConfig(streaming=streaming)) as runner:
         run = runner.run(**KEY, message="hi")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from apps import KEY, Key, kinds
-from hooks import BOTH_KINDS, app_plugged, plugin
+from hooks import BOTH_KINDS, app_plugged, doing, plugin
 from intermission import App, CancelScope, LlmAgent, RunConfig, Runner, RunResult, RunStatus
 from intermission.testing import Gate, ScriptedModel, text
 from intermission_storage import MemoryEventLog
@@ -35,7 +35,7 @@ IN_A_RUN = (
 def app(hook: str, function: Callable[..., Any], kind: str = "plain") -> App:
     """An app with one hook, whose model says "ok"."""
     agent = LlmAgent("agent", ScriptedModel(default=text("o", "k")))
-    return app_plugged(agent, plugin(kind=kind, **{hook: function}))
+    return app_plugged(agent, plugin("plugin", kind, **{hook: function}))
 
 
 @pytest.mark.parametrize("hook", [*IN_A_RUN, "on_run_end"])
@@ -120,7 +120,7 @@ def test_a_cancel_ends_the_run_at_once_and_reaches_the_hook(hook: str, kind: str
 @pytest.mark.parametrize("hook", IN_A_RUN)
 def test_a_hook_that_does_not_heed_the_cancel_is_residual_work_until_it_returns(hook: str) -> None:
     gate = Gate()
-    with Runner(app(hook, lambda *_, **__: gate.wait()), log=MemoryEventLog()) as runner:
+    with Runner(app(hook, doing(gate.wait)), log=MemoryEventLog()) as runner:
         run = runner.run(**KEY, message="hi")
         run.begin()
         gate.arrived()
@@ -128,7 +128,7 @@ def test_a_hook_that_does_not_heed_the_cancel_is_residual_work_until_it_returns(
         assert run.result(30).status is RunStatus.CANCELLED
         assert not run.wait_terminated(0)
         (work,) = [one for one in runner.residual() if one.what == "callback"]
-        assert (work.invocation_id, "lambda" in work.name) == (run.invocation_id, True)
+        assert (work.invocation_id, "hook" in work.name) == (run.invocation_id, True)
         gate.open()
         assert run.wait_terminated(30)
         assert runner.residual() == []

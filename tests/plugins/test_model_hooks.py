@@ -90,7 +90,7 @@ def test_a_request_takes_the_place_of_the_request_and_the_chain_goes_on(kind: st
 
     model = ScriptedModel("ok")
     agent = LlmAgent("agent", model, instruction="", before_model_callback=of_kind(kind, last))
-    one, two = (plugin(word, kind=kind, before_model_callback=add(word)) for word in "ab")
+    one, two = (plugin(word, kind, before_model_callback=add(word)) for word in "ab")
     run(agent, one, two)
     assert [request.instruction for request in model.requests] == ["abc"]
 
@@ -131,7 +131,7 @@ def test_partial_responses_are_looked_at_before_they_are_shown(kind: str) -> Non
         return response(words.replace("secret", "******"))
 
     agent = LlmAgent("agent", ScriptedModel(text("my ", "secret", " is safe")))
-    shown, stored = run(agent, plugin(kind=kind, after_model_callback=after), config=STREAMING)
+    shown, stored = run(agent, plugin("plugin", kind, after_model_callback=after), config=STREAMING)
     assert seen == [("my ", True), ("secret", True), (" is safe", True), ("my secret is safe", False)]
     assert [event.partial for event in shown] == [True, True, True, False]
     assert "".join(event.delta for event in shown) == shown[-1].text == "my ****** is safe"
@@ -173,8 +173,12 @@ def test_a_response_in_the_place_of_an_error_goes_through_the_hooks_after_the_mo
 
 def test_an_error_that_no_hook_has_an_answer_to_fails_the_run_as_it_is() -> None:
     seen: list[Exception] = []
+
+    def look_at(*, error: Exception, **_: Any) -> None:
+        seen.append(error)
+
     agent = LlmAgent("agent", ScriptedModel(error("network", "no such host")))
-    watch = plugin(on_model_error_callback=lambda *, callback_context, llm_request, error: seen.append(error))
+    watch = plugin(on_model_error_callback=look_at)
     with Runner(app_plugged(agent, watch), log=MemoryEventLog()) as runner:
         result = runner.run(**KEY, message="hi").result()
     assert result.error is seen[0]
@@ -214,7 +218,7 @@ def test_what_is_no_response_is_an_error_that_names_the_hook(kind: str, hook: st
 
     model = ScriptedModel(error("network", "no") if hook.startswith("on") else "ok")
     with Runner(
-        app_plugged(LlmAgent("agent", model), plugin(kind=kind, **{hook: wrong})), log=MemoryEventLog()
+        app_plugged(LlmAgent("agent", model), plugin("plugin", kind, **{hook: wrong})), log=MemoryEventLog()
     ) as runner:
         result = runner.run(**KEY, message="hi").result()
     assert isinstance(result.error, HookResultError)

@@ -9,28 +9,24 @@ from typing import Any
 import pytest
 
 from apps import APP, KEY, kinds, records
-from async_gates import AsyncGate
 from children import Child
-from hooks import BOTH_KINDS, app_plugged, plugin
+from hooks import BOTH_KINDS, app_plugged, doing, plugin
 from intermission import (
     AgentContext,
     BaseAgent,
     CancelSource,
     Content,
     LlmAgent,
-    ResidualOutcome,
-    ResidualWork,
     Run,
     Runner,
     RunRecord,
     RunResult,
     RunStatus,
-    ToolContext,
 )
 from intermission.agents.effects import Call, Steps
 from intermission.keys import SessionKey
 from intermission.sessions.records import UNDELIVERED, open_run, run_started
-from intermission.testing import FaultyLog, Gate, ScriptedModel, calls, text
+from intermission.testing import FaultyLog, Gate, ScriptedModel
 from intermission_storage import LmdbEventLog, LogFullError, MemoryEventLog
 
 
@@ -76,7 +72,7 @@ def llm() -> LlmAgent:
 @BOTH_KINDS
 def test_the_end_of_every_run_is_told_once_whatever_its_end_and_the_log_knows_that_it_was(kind: str) -> None:
     ends, gate, log = Ends(), Gate(), MemoryEventLog()
-    app = app_plugged(Acting(gate), plugin(kind=kind, on_run_end=ends.on_run_end))
+    app = app_plugged(Acting(gate), plugin("plugin", kind, on_run_end=ends.on_run_end))
     runner = Runner(app, log=log)
     assert runner.run(**KEY, message="fail").result().status is RunStatus.FAILED
     cancelled = runner.run(**KEY, message="wait").start()
@@ -134,7 +130,7 @@ def test_a_consumer_that_breaks_out_leaves_one_end_that_is_told_and_no_after_run
     ends, after, gate = Ends(), list[str](), Gate()
     app = app_plugged(
         Acting(gate),
-        plugin(on_run_end=ends.on_run_end, after_run_callback=lambda **_: after.append("after")),
+        plugin(on_run_end=ends.on_run_end, after_run_callback=doing(lambda: after.append("after"))),
     )
     with Runner(app, log=MemoryEventLog()) as runner:
 
@@ -163,9 +159,7 @@ def test_a_consumer_that_breaks_out_leaves_one_end_that_is_told_and_no_after_run
 
 def test_nobody_waits_for_the_hook_and_the_next_run_begins_meanwhile() -> None:
     gate = Gate()
-    with Runner(
-        app_plugged(llm(), plugin(on_run_end=lambda *_: gate.wait())), log=MemoryEventLog()
-    ) as runner:
+    with Runner(app_plugged(llm(), plugin(on_run_end=doing(gate.wait))), log=MemoryEventLog()) as runner:
         for _ in range(3):
             run = runner.run(**KEY, message="hi")
             assert run.answer(30) == "ok"
@@ -185,8 +179,8 @@ def test_a_hook_that_raises_is_logged_counts_as_told_and_keeps_no_other_from_bei
 
     app = app_plugged(
         llm(),
-        plugin("one", kind=kind, on_run_end=poison),
-        plugin("two", kind=kind, on_run_end=ends.on_run_end),
+        plugin("one", kind, on_run_end=poison),
+        plugin("two", kind, on_run_end=ends.on_run_end),
     )
     with caplog.at_level(logging.ERROR, "intermission"), Runner(app, log=log) as runner:
         run = runner.run(**KEY, message="hi")
@@ -240,7 +234,7 @@ def test_an_async_hook_that_a_close_cancels_is_told_again() -> None:
 def test_an_end_that_another_runner_is_just_telling_is_left_to_it(tmp_path: Path) -> None:
     gate, ends = Gate(), Ends()
     with LmdbEventLog(tmp_path / "log", sync=False) as log:
-        with Runner(app_plugged(llm(), plugin(on_run_end=lambda *_: gate.wait())), log=log) as runner:
+        with Runner(app_plugged(llm(), plugin(on_run_end=doing(gate.wait))), log=log) as runner:
             runner.run(**KEY, message="hi").result()
             gate.arrived()
             with (
@@ -323,7 +317,7 @@ def test_the_end_that_a_cancel_gives_to_a_run_of_a_dead_process_is_told_from_the
 
 def test_a_session_that_was_deleted_meanwhile_is_not_written_back() -> None:
     gate, log = Gate(), MemoryEventLog()
-    with Runner(app_plugged(llm(), plugin(on_run_end=lambda *_: gate.wait())), log=log) as runner:
+    with Runner(app_plugged(llm(), plugin(on_run_end=doing(gate.wait))), log=log) as runner:
         runner.run(**KEY, message="hi").result()
         gate.arrived()
         assert runner.sessions.delete(**KEY)
@@ -357,102 +351,9 @@ class _Reads(MemoryEventLog):
         return super().read(stream, after=after, limit=limit)
 
 
-# Residual work.
-
-
-@BOTH_KINDS
-def test_what_comes_of_residual_work_is_told_when_it_has_really_ended_and_nothing_of_it_is_stored(
-    kind: str,
-) -> None:
-    gate, told, log = Gate(), threading.Event(), MemoryEventLog()
-    found: list[tuple[ResidualWork, ResidualOutcome]] = []
-
-    def work() -> str:
-        gate.wait()
-        return "late"
-
-    def ended(one: ResidualWork, outcome: ResidualOutcome) -> None:
-        found.append((one, outcome))
-        told.set()
-
-    agent = LlmAgent("agent", ScriptedModel(calls(("work", {}))), tools=[work])
-    with Runner(app_plugged(agent, plugin(kind=kind, on_residual_end=ended)), log=log) as runner:
-        run = runner.run(**KEY, message="hi").start()
-        gate.arrived()
-        run.cancel("enough")
-        run.result()
-        (listed,) = [one for one in runner.residual() if one.what == "tool"]
-        before = records(log)
-        assert found == []
-        gate.open()
-        assert told.wait(30)
-        assert run.wait_terminated(30)
-    ((one, outcome),) = found
-    assert (one.call_id, one.name, one.invocation_id, one.reason) == (
-        listed.call_id,
-        "work",
-        run.invocation_id,
-        "enough",
-    )
-    assert outcome == ResidualOutcome({"result": "late"})
-    assert records(log) == before
-
-
-@pytest.mark.parametrize("cancelled", [True, False])
-def test_an_async_call_and_a_model_that_are_given_up_are_told_too_and_a_call_in_time_is_not(
-    cancelled: bool,
-) -> None:
-    found: list[tuple[str, ResidualOutcome]] = []
-    gate, told = Gate(), threading.Event()
-
-    def ended(one: ResidualWork, outcome: ResidualOutcome) -> None:
-        found.append((one.what, outcome))
-        told.set()
-
-    agent = LlmAgent("agent", ScriptedModel(text("a", gate, "b")))
-    with Runner(app_plugged(agent, plugin(on_residual_end=ended)), log=MemoryEventLog()) as runner:
-        run = runner.run(**KEY, message="hi").start()
-        gate.arrived()
-        if cancelled:
-            run.cancel()
-            run.result()
-        gate.open()
-        run.result()
-        assert run.wait_terminated(30)
-        assert told.wait(30) if cancelled else True
-    assert [what for what, _ in found] == (["model"] if cancelled else [])
-
-
-def test_an_async_tool_that_swallows_its_cancel_is_told_when_it_returns() -> None:
-    found, told, begun = list[ResidualOutcome](), threading.Event(), threading.Event()
-    gate = AsyncGate()
-
-    async def stubborn(tool_context: ToolContext) -> str:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            await gate.wait()
-        return "in the end"
-
-    def ended(one: ResidualWork, outcome: ResidualOutcome) -> None:
-        found.append(outcome)
-        told.set()
-
-    agent = LlmAgent("agent", ScriptedModel(calls(("stubborn", {}))), tools=[stubborn])
-    with Runner(app_plugged(agent, plugin(on_residual_end=ended)), log=MemoryEventLog()) as runner:
-        run = runner.run(**KEY, message="hi").start()
-        assert begun.wait(30)
-        run.cancel()
-        run.result()
-        gate.open()
-        assert told.wait(30)
-    assert found == [ResidualOutcome({"result": "in the end"})]
-
-
 def test_the_log_of_an_app_without_the_hook_has_nothing_of_all_this() -> None:
     log = MemoryEventLog()
-    with Runner(app_plugged(llm(), plugin(after_run_callback=lambda **_: None)), log=log) as runner:
+    with Runner(app_plugged(llm(), plugin(after_run_callback=doing(lambda: None))), log=log) as runner:
         runner.run(**KEY, message="hi").result()
     assert len(log.streams()) == 1
     assert kinds(log) == ["session_created", "run_started", "event", "event", "run_ended"]

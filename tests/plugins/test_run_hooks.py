@@ -1,6 +1,5 @@
 """Hooks around a run: its message, its beginning, its end and its error."""
 
-import asyncio
 import contextvars
 import logging
 import threading
@@ -10,15 +9,13 @@ from typing import Any
 import pytest
 
 from apps import KEY, app_of, kinds
-from hooks import BOTH_KINDS, app_plugged, plugin
+from hooks import BOTH_KINDS, app_plugged, doing, plugin
 from intermission import (
     AgentContext,
-    App,
     BaseAgent,
     Content,
     HookResultError,
     LlmAgent,
-    Plugin,
     RunConfig,
     Runner,
     RunStatus,
@@ -49,7 +46,7 @@ def test_content_takes_the_place_of_the_message_in_the_log_and_for_all_that_come
     log, model = MemoryEventLog(), ScriptedModel("ok")
     app = app_plugged(
         LlmAgent("agent", model),
-        plugin(kind=kind, on_user_message_callback=message, before_run_callback=before),
+        plugin("plugin", kind, on_user_message_callback=message, before_run_callback=before),
     )
     with Runner(app, log=log) as runner:
         run = runner.run(**KEY, message="hello")
@@ -87,7 +84,7 @@ def test_the_hook_sees_the_state_that_comes_with_the_message_and_what_it_changes
 
 def test_a_run_is_admitted_when_its_message_is_stored_and_not_while_it_is_looked_at() -> None:
     gate, log = Gate(), MemoryEventLog()
-    app = app_plugged(llm("ok"), plugin(on_user_message_callback=lambda **_: gate.wait()))
+    app = app_plugged(llm("ok"), plugin(on_user_message_callback=doing(gate.wait)))
     with Runner(app, log=log) as runner:
         run = runner.run(**KEY, message="hi")
         run.begin()
@@ -107,7 +104,7 @@ def test_a_message_hook_that_raises_fails_the_run_whose_message_is_not_stored(ki
             raise error
 
     with Runner(
-        app_plugged(llm(default="ok"), plugin(kind=kind, on_user_message_callback=refuse)), log=log
+        app_plugged(llm(default="ok"), plugin("plugin", kind, on_user_message_callback=refuse)), log=log
     ) as runner:
         with pytest.raises(ValueError, match="no") as raised:
             runner.run(**KEY, message="bad").start()
@@ -131,7 +128,7 @@ def test_a_message_that_is_no_content_or_an_empty_one_is_an_error_that_names_the
 
 def test_a_message_that_cannot_be_stored_ends_its_run_and_the_session_stays_usable() -> None:
     log = FaultyLog()
-    app = app_plugged(llm(default="ok"), plugin(on_user_message_callback=lambda **_: None))
+    app = app_plugged(llm(default="ok"), plugin(on_user_message_callback=doing(lambda: None)))
     with Runner(app, log=log) as runner:
         runner.run(**KEY, message="first").result()
         log.refuse("event", LogFullError("no room"))
@@ -152,9 +149,9 @@ def test_content_before_the_run_is_its_answer_stored_and_shown_and_no_agent_runs
         return Content.model("closed today")
 
     hooks = plugin(
-        "one", kind=kind, before_run_callback=before, after_run_callback=lambda **_: called.append("after")
+        "one", kind, before_run_callback=before, after_run_callback=doing(lambda: called.append("after"))
     )
-    never = plugin("two", before_run_callback=lambda **_: called.append("never"))
+    never = plugin("two", before_run_callback=doing(lambda: called.append("never")))
     model = ScriptedModel()
     with Runner(app_plugged(LlmAgent("agent", model), hooks, never), log=MemoryEventLog()) as runner:
         run = runner.run(**KEY, message="hi")
@@ -175,8 +172,8 @@ def test_an_error_of_a_hook_around_the_run_fails_the_run(kind: str, hook: str) -
 
     app = app_plugged(
         llm("ok"),
-        plugin("one", kind=kind, **{hook: fail}),
-        plugin("two", **{hook: lambda **_: called.append("later")}),
+        plugin("one", kind, **{hook: fail}),
+        plugin("two", **{hook: doing(lambda: called.append("later"))}),
     )
     with Runner(app, log=MemoryEventLog()) as runner:
         result = runner.run(**KEY, message="hi").result()
@@ -196,7 +193,7 @@ def test_after_the_run_is_called_when_all_its_events_are_shown_and_before_its_en
     def after(*, invocation_context: AgentContext) -> None:
         seen.append(([event.text for event in invocation_context.events], kinds(log)[-2:]))
 
-    with Runner(app_plugged(llm("ok"), plugin(kind=kind, after_run_callback=after)), log=log) as runner:
+    with Runner(app_plugged(llm("ok"), plugin("plugin", kind, after_run_callback=after)), log=log) as runner:
         assert runner.run(**KEY, message="hi").answer() == "ok"
     assert seen == [(["hi", "ok"], ["event", "event"])]
 
@@ -214,7 +211,7 @@ def test_after_the_run_is_called_for_a_run_that_was_stopped(kind: str) -> None:
         called.append(invocation_context.events[-1].error_code or "")
         invocation_context.state["after"] = True
 
-    app = app_plugged(Stopping("agent"), plugin(kind=kind, after_run_callback=after))
+    app = app_plugged(Stopping("agent"), plugin("plugin", kind, after_run_callback=after))
     with Runner(app, log=MemoryEventLog()) as runner:
         run = runner.run(**KEY, message="hi").start()
         gate.arrived()
@@ -233,7 +230,7 @@ def test_after_the_run_is_called_neither_after_an_error_nor_after_a_cancel() -> 
             yield Call(gate.wait)
             raise ValueError
 
-    app = app_plugged(Waiting("agent"), plugin(after_run_callback=lambda **_: called.append("after")))
+    app = app_plugged(Waiting("agent"), plugin(after_run_callback=doing(lambda: called.append("after"))))
     with Runner(app, log=MemoryEventLog()) as runner:
         run = runner.run(**KEY, message="hi").start()
         gate.arrived()
@@ -268,7 +265,7 @@ def test_a_run_error_is_told_as_the_object_that_it_is_and_the_run_does_not_wait_
 
     app = app_plugged(
         Failing("agent"),
-        plugin("one", kind=kind, on_run_error_callback=first),
+        plugin("one", kind, on_run_error_callback=first),
         plugin("two", on_run_error_callback=second),
     )
     with Runner(app, log=MemoryEventLog()) as runner:
@@ -301,9 +298,13 @@ def test_what_such_a_hook_raises_is_logged_with_session_and_invocation(
 def test_a_run_that_is_cancelled_has_no_error_to_be_told() -> None:
     told: list[Exception] = []
     gates = [Gate(), Gate()]
+
+    def look_at(*, invocation_context: AgentContext, error: Exception) -> None:
+        told.append(error)
+
     app = app_plugged(
-        LlmAgent("agent", ScriptedModel(), before_agent_callback=lambda _: gates[0].wait()),
-        plugin(on_run_error_callback=lambda *, invocation_context, error: told.append(error)),
+        LlmAgent("agent", ScriptedModel(), before_agent_callback=doing(lambda: gates[0].wait())),
+        plugin(on_run_error_callback=look_at),
     )
     with Runner(app, log=MemoryEventLog()) as runner:
         run = runner.run(**KEY, message="hi").start()
@@ -317,7 +318,7 @@ def test_a_run_that_is_cancelled_has_no_error_to_be_told() -> None:
     assert told == [expired.error]
 
 
-# What hooks share, and the plugin itself.
+# What hooks share.
 
 
 def test_what_one_hook_leaves_in_the_callback_data_all_later_ones_of_the_run_find() -> None:
@@ -347,71 +348,15 @@ def test_what_one_hook_leaves_in_the_callback_data_all_later_ones_of_the_run_fin
     assert found == [["message", "before run", "before model", "event", "after agent", "after run"]] * 2
 
 
-def test_a_plugin_needs_a_name_of_its_own_and_hooks_that_can_be_called() -> None:
-    agent = llm()
-    with pytest.raises(ValueError, match="a plugin needs a name"):
-        Plugin("")
-    with pytest.raises(ValueError, match="two plugins are named 'one'"):
-        app_plugged(agent, Plugin("one"), Plugin("one"))
-    with pytest.raises(TypeError, match="instances of Plugin"):
-        App("app", agent, plugins=[Plugin])  # type: ignore[list-item]  # what is refused
-    wrong = Plugin("one")
-    wrong.on_run_end = "no function"  # type: ignore[assignment, method-assign]  # what is refused
-    with pytest.raises(TypeError, match="on_run_end of plugin 'one' cannot be called"):
-        app_plugged(agent, wrong)
-
-
-class Closing(Plugin):
-    """Counts how often it is closed."""
-
-    def __init__(self, name: str, error: Exception | None = None) -> None:
-        super().__init__(name)
-        self.error, self.closed = error, 0
-
-    def close(self) -> None:
-        self.closed += 1
-        if self.error is not None:
-            raise self.error
-
-
-class ClosingLater(Closing):
-    """The same, on the loop."""
-
-    async def close(self) -> None:  # type: ignore[override]  # either is allowed
-        await asyncio.sleep(0)
-        super().close()
-
-
-def test_plugins_are_closed_once_with_the_runner_all_of_them_whatever_one_raises(tmp_path: Any) -> None:
-    one, two = Closing("one", ValueError("one")), ClosingLater("two", KeyError("two"))
-    three, four = Closing("three"), ClosingLater("four")
-    runner = Runner(app_plugged(llm(), one, two, three, four), log=tmp_path / "log")
-    with pytest.raises(ExceptionGroup, match="plugins could not be closed") as raised:
-        runner.close()
-    assert raised.value.exceptions == (one.error, two.error)
-    runner.close()
-    assert [each.closed for each in (one, two, three, four)] == [1, 1, 1, 1]
-
-
-def test_a_plugin_that_does_not_come_to_the_end_of_its_close_does_not_hold_the_runner() -> None:
-    gate = Gate()
-    slow = plugin("slow")
-    slow.close = gate.wait  # type: ignore[attr-defined]  # a plugin need not have it
-    runner = Runner(app_plugged(llm(), slow), log=MemoryEventLog())
-    with pytest.raises(TimeoutError, match="'slow' is still closing"):
-        runner.close(grace=0)
-    gate.open()
-
-
 def test_context_variables_of_the_caller_are_those_of_every_hook() -> None:
     caller = contextvars.ContextVar("caller", default="nobody")
     found: list[str] = []
     app = app_plugged(
         llm("ok"),
-        plugin("one", before_run_callback=lambda **_: found.append(caller.get())),
-        plugin("two", kind="async", after_run_callback=lambda **_: found.append(caller.get())),
-        plugin("three", on_event_callback=lambda **_: found.append(caller.get())),
-        plugin("four", kind="async", on_run_end=lambda *_: found.append(caller.get())),
+        plugin("one", before_run_callback=doing(lambda: found.append(caller.get()))),
+        plugin("two", "async", after_run_callback=doing(lambda: found.append(caller.get()))),
+        plugin("three", on_event_callback=doing(lambda: found.append(caller.get()))),
+        plugin("four", "async", on_run_end=doing(lambda: found.append(caller.get()))),
     )
     with Runner(app, log=MemoryEventLog()) as runner:
         token = caller.set("somebody")

@@ -9,7 +9,7 @@ import pytest
 from apps import APP
 from intermission import App, BaseAgent, Plugin
 
-__all__ = ["BOTH_KINDS", "app_plugged", "of_kind", "plugin"]
+__all__ = ["BOTH_KINDS", "app_plugged", "doing", "of_kind", "plugin"]
 
 BOTH_KINDS = pytest.mark.parametrize("kind", ["plain", "async"])
 """Runs a test with hooks of each kind."""
@@ -27,7 +27,16 @@ def of_kind(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return later
 
 
-def plugin(name: str = "plugin", *, kind: str = "plain", **hooks: Callable[..., Any]) -> Plugin:
+def doing(function: Callable[[], Any]) -> Callable[..., Any]:
+    """Return a hook that does this, whatever it is given."""
+
+    def hook(*_: Any, **__: Any) -> Any:
+        return function()
+
+    return hook
+
+
+def plugin(name: str = "plugin", kind: str = "plain", /, **hooks: Callable[..., Any]) -> Plugin:
     """Return a plugin with these functions as its hooks."""
     made = Plugin(name)
     for hook, function in hooks.items():
