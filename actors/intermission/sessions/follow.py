@@ -104,6 +104,8 @@ class Viewers:
                 raise SessionBusyError(claim.owner)
             verdict = Verdict(RunStatus.CANCELLED, CancelSource.ADMIN, reason)
             now = self._host.services.clock.time()
+            token = None if claim is None else claim.token
+            entries = self._host.notices.entries(key, run.invocation_id, token)
             try:
                 appended = log.append(
                     key.stream,
@@ -115,12 +117,12 @@ class Viewers:
                     claim=True,
                     take_over=take_over,
                     release=True,
-                    put=self._host.notices.entries(key, run.invocation_id),
+                    put=entries,
                     drop=[open_run(key, run.invocation_id)],
                 )
             except ConflictError:
                 continue  # its process has appended meanwhile, perhaps the end
-            self._host.notices.ended_elsewhere(key, run.invocation_id)
+            self._host.notices.ended_in_log(entries)
             return CancelReceipt(CancelOutcome.ACCEPTED, durable=True, last_seq=appended.position)
 
     def close(self) -> None:

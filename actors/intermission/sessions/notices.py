@@ -10,7 +10,7 @@ import contextvars
 import logging
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -67,8 +67,8 @@ class Notices:
         self._background = Background(services)
         self._id = new_hex()
         self._token: int | None = None  # of this runner's own stream
-        self._marking: set[tuple[SessionKey, str]] = set()  # sessions were asked to store that it was told
-        self._unmarked: set[tuple[SessionKey, str]] = set()  # told, while their end is not in the log yet
+        self._marking: dict[tuple[str, ...], IndexEntry] = {}  # sessions were asked to store that it was told
+        self._unmarked: set[tuple[str, ...]] = set()  # told, while their end is not in the log yet
 
     # When the runner opens and closes.
 
@@ -93,8 +93,8 @@ class Notices:
                 "not told to the end are told again when the log is opened next.",
                 left,
             )
-        for key, invocation_id in tuple(self._marking):
-            self._mark(key, invocation_id)  # its session has stopped before it came to that
+        for entry in tuple(self._marking.values()):
+            self._mark(entry)  # its session has stopped before it came to that
         token, self._token = self._token, None
         if token is not None:
             with suppress(StorageError):
@@ -102,9 +102,9 @@ class Notices:
 
     # What sessions have it tell.
 
-    def entries(self, key: SessionKey, invocation_id: str) -> list[IndexEntry]:
-        """Return what is put into the log's indexes with a run's end."""
-        return [undelivered(key, invocation_id, self._id)] if self._on_end else []
+    def entries(self, key: SessionKey, invocation_id: str, token: int | None) -> list[IndexEntry]:
+        """Return what is put into the log's indexes with a run's end, under that claim."""
+        return [undelivered(key, invocation_id, token, self._id)] if self._on_end else []
 
     def watch(self, run: Lifecycle) -> None:
         """Have it told what becomes of the run's residual work."""
@@ -129,21 +129,23 @@ class Notices:
             read_back = partial(events_after, self._log, run.key.stream, invocation_id=invocation_id)
             seen = Run(run, run.view(read_back, 0))
             notices += [Notice(hook_name(hook), partial(hook, seen, result), extra) for hook in self._on_end]
+            entry = undelivered(run.key, invocation_id, current.token, self._id)
             if result.last_seq is None:
-                notices.append(Notice("", partial(self._unmarked.add, (run.key, invocation_id)), extra))
-            notices.append(Notice("", partial(self._mark, run.key, invocation_id), extra))
+                notices.append(Notice("", partial(self._unmarked.add, entry.key), extra))
+            notices.append(Notice("", partial(self._mark, entry), extra))
         self._background.call(notices, run.context)
 
-    def ended_elsewhere(self, key: SessionKey, invocation_id: str) -> None:
-        """Tell of a run which this runner has only given its end in the log."""
-        if self._on_end:
-            self._background.call(self._from_log(key, invocation_id), contextvars.copy_context())
+    def ended_in_log(self, entries: Sequence[IndexEntry]) -> None:
+        """Tell of a run which this runner has only given its end in the log, with these entries."""
+        for entry in entries:
+            self._background.call(self._from_log(entry), contextvars.copy_context())
 
-    def end_paid(self, key: SessionKey, invocation_id: str) -> None:
-        """An end is in the log that it had refused before."""
-        if (key, invocation_id) in self._unmarked:
-            self._unmarked.discard((key, invocation_id))
-            self._services.workers.submit(self._mark, key, invocation_id, budget=Budget.RESERVE)
+    def end_paid(self, entries: Sequence[IndexEntry]) -> None:
+        """An end is in the log that it had refused before, with these entries."""
+        for entry in entries:
+            if entry.key in self._unmarked:
+                self._unmarked.discard(entry.key)
+                self._services.workers.submit(self._mark, entry, budget=Budget.RESERVE)
 
     # What is told from the log.
 
@@ -157,14 +159,14 @@ class Notices:
                 if owner not in tokens:
                     tokens[owner] = self._take_over(owner)
                 if tokens[owner] is not None:
-                    _, user_id, session_id, invocation_id = entry.key
-                    yield from self._from_log(SessionKey(self._app, user_id, session_id), invocation_id)
+                    yield from self._from_log(entry)
         for owner, token in tokens.items():
             if token is not None:
                 with suppress(StorageError):
                     self._log.delete(_stream(owner), token=token)
 
-    def _from_log(self, key: SessionKey, invocation_id: str) -> Iterator[Notice]:
+    def _from_log(self, entry: IndexEntry) -> Iterator[Notice]:
+        key, invocation_id = _named(entry)
         record = run_in_log(self._log, key, invocation_id)
         if record is None or record.status is None:
             return
@@ -172,7 +174,7 @@ class Notices:
         extra = _extra(key, invocation_id)
         for hook in self._on_end:
             yield Notice(hook_name(hook), partial(hook, record, result), extra)
-        yield Notice("", partial(self._mark, key, invocation_id), extra)
+        yield Notice("", partial(self._mark, entry), extra)
 
     def _hold(self, owner: str) -> int | None:
         now = self._services.clock.time()
@@ -186,29 +188,30 @@ class Notices:
 
     # That it was told.
 
-    def _mark(self, key: SessionKey, invocation_id: str, attempt: int = 1) -> None:
+    def _mark(self, entry: IndexEntry, attempt: int = 1) -> None:
         """Have the log know that a run's end was told."""
+        key, invocation_id = _named(entry)
+        done = partial(self._marked, entry, attempt)
         try:
             position = self._log.head(key.stream).position
-            (entry,) = self._log.index(UNDELIVERED, (*_parts(key), invocation_id)) or (None,)
-            if entry is None:
-                return  # the session was deleted, or the end is still to be stored
-            done = partial(self._marked, key, invocation_id, attempt)
-            self._marking.add((key, invocation_id))
+            if not self._log.index(UNDELIVERED, entry.key):
+                done(None)  # the session was deleted, or the end is still to be stored
+                return
+            self._marking[entry.key] = entry
             if not self._tell(key, EndDelivered(invocation_id, entry, done, position)):
                 now = self._services.clock.time()
                 record = run_end_delivered(invocation_id, now)
                 self._log.append(key.stream, [record], expected=position, drop=[entry])
                 done(None)
         except Exception as error:  # noqa: BLE001 - it is told again by the next who opens the log
-            self._marked(key, invocation_id, attempt, error)
+            done(error)
 
-    def _marked(self, key: SessionKey, invocation_id: str, attempt: int, error: BaseException | None) -> None:
-        self._marking.discard((key, invocation_id))
+    def _marked(self, entry: IndexEntry, attempt: int, error: BaseException | None) -> None:
+        self._marking.pop(entry.key, None)
         if isinstance(error, ConflictError) and attempt < _MAX_ATTEMPTS:
-            again = partial(self._mark, key, invocation_id, attempt + 1)
-            self._services.workers.submit(again, budget=Budget.RESERVE)
+            self._services.workers.submit(self._mark, entry, attempt + 1, budget=Budget.RESERVE)
         elif error is not None:
+            key, invocation_id = _named(entry)
             logger.warning(
                 "that the end of run %s was told could not be stored, so it will be told again: %s",
                 invocation_id,
@@ -249,8 +252,9 @@ def _stream(runner: str) -> str:
     return f"run ends {runner}"  # no session's stream has a space
 
 
-def _parts(key: SessionKey) -> tuple[str, str, str]:
-    return key.app, key.user_id, key.session_id
+def _named(entry: IndexEntry) -> tuple[SessionKey, str]:
+    app, user_id, session_id, invocation_id = entry.key[:4]
+    return SessionKey(app, user_id, session_id), invocation_id
 
 
 def _extra(key: SessionKey, invocation_id: str | None) -> Mapping[str, Any]:

@@ -35,7 +35,7 @@ OPEN_RUNS = "open runs"
 """Index of the runs that have no end yet, by app, user, session and invocation id."""
 
 UNDELIVERED = "undelivered ends"
-"""Index of the runs whose end is to be told to plugins, by app, user, session and invocation id."""
+"""Index of the runs whose end is to be told to plugins, by app, user, session, invocation id and claim."""
 
 
 def session_created(key: SessionKey, time: float, state: Mapping[str, Any] | None = None) -> Record:
@@ -119,6 +119,14 @@ def open_run(key: SessionKey, invocation_id: str) -> IndexEntry:
     return IndexEntry(OPEN_RUNS, (key.app, key.user_id, key.session_id, invocation_id))
 
 
-def undelivered(key: SessionKey, invocation_id: str, runner: str) -> IndexEntry:
-    """A run's entry in the index of those whose end is to be told, and the runner that tells it."""
-    return IndexEntry(UNDELIVERED, (key.app, key.user_id, key.session_id, invocation_id), {"runner": runner})
+def undelivered(key: SessionKey, invocation_id: str, token: int | None, runner: str) -> IndexEntry:
+    """A run's entry in the index of those whose end is to be told.
+
+    Args:
+        key: Its session.
+        invocation_id: The run.
+        token: The claim with which it ends: a run that is gone on with ends again, with another one.
+        runner: Who tells it.
+    """
+    name = (key.app, key.user_id, key.session_id, invocation_id, str(token or ""))
+    return IndexEntry(UNDELIVERED, name, {"runner": runner})

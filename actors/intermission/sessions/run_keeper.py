@@ -207,7 +207,7 @@ class RunKeeper(Actor):
             # Who was taken over owes no more.
             owed, self._writer.owed = self._writer.owed, None
             if owed is not None:
-                self._host.notices.end_paid(self._key, owed.records[-1].data["invocationId"])
+                self._host.notices.end_paid(owed.put)
             self._view = None
             if current is not None and current.phase is Phase.LOADING:
                 self._load_or_claim(current)

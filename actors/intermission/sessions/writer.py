@@ -146,7 +146,7 @@ class SessionWriter:
         failed = Verdict(RunStatus.FAILED, reason=verdict.reason, error=verdict.error or error)
         batch = Batch(Purpose.END, [], current, token=current.token, verdict=failed)
         batch.records = [run_ended(current.run.invocation_id or "", failed, current.began)]
-        batch.put = self._host.notices.entries(self._key, current.run.invocation_id or "")
+        batch.put = self._host.notices.entries(self._key, current.run.invocation_id or "", current.token)
         batch.drop = self._dropped(current, failed)
         return batch
 
@@ -161,7 +161,7 @@ class SessionWriter:
         batch.purpose = Purpose.END
         batch.records = records
         batch.verdict = verdict
-        batch.put = self._host.notices.entries(self._key, invocation_id)
+        batch.put = self._host.notices.entries(self._key, invocation_id, current.token)
         batch.drop = self._dropped(current, verdict)
         self._submit(batch, release=True, put=batch.put, drop=batch.drop)
 
