@@ -6,10 +6,10 @@ A module imports only from the rows below its own:
     testing                    what tests of agents need: scripted models, gates, a model server
     agent_tool                 agents as tools of others, by runners inside runs
     runner                     the caller's way in
+    plugins/                   what looks at every run
     sessions/                  the actor of a session, its only writer; finding, following, shared state
     runs/                      the handle on a run, and the actor that drives it
     agents/                    agents as generators of effects: no thread, no I/O
-    plugins/                   what looks at every run
     tools/  models/            what an agent uses: plain objects
     messages                   what actors say to each other
     kernel/                    what actors stand on
@@ -23,13 +23,22 @@ A module imports only from the rows below its own:
 import logging
 
 from intermission.agent_tool import AgentTool
-from intermission.agents import AgentContext, App, BaseAgent, LlmAgent, exit_loop, transfer_to_agent
+from intermission.agents import (
+    AgentContext,
+    App,
+    BaseAgent,
+    CallbackContext,
+    LlmAgent,
+    exit_loop,
+    transfer_to_agent,
+)
 from intermission.config import OnConsumerLost, OnToolFailure, RunConfig, ToolExecution
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import (
     AgentDepthError,
     AgentNotFoundError,
     AlreadyConsumedError,
+    HookResultError,
     InstructionError,
     IntermissionError,
     LlmCallsLimitExceededError,
@@ -55,7 +64,13 @@ from intermission.messages import PoisonPill, StartRun, Stop
 from intermission.plugins import Plugin
 from intermission.runner import Runner
 from intermission.runs.messages import EventStored, RunEnded, RunStarted
-from intermission.runs.receipt import CancelOutcome, CancelReceipt, CancelReport, ResidualWork
+from intermission.runs.receipt import (
+    CancelOutcome,
+    CancelReceipt,
+    CancelReport,
+    ResidualOutcome,
+    ResidualWork,
+)
 from intermission.runs.result import CancelSource, RunResult, RunStatus
 from intermission.runs.run import Run
 from intermission.sessions.catalog import SessionEntry, SessionInfo, Sessions
@@ -83,6 +98,7 @@ __all__ = [
     "AskTimeoutError",
     "BaseAgent",
     "Blob",
+    "CallbackContext",
     "CancelOutcome",
     "CancelReceipt",
     "CancelReport",
@@ -96,6 +112,7 @@ __all__ = [
     "FunctionCall",
     "FunctionResponse",
     "FunctionTool",
+    "HookResultError",
     "InstructionError",
     "IntermissionError",
     "LlmAgent",
@@ -109,6 +126,7 @@ __all__ = [
     "Plugin",
     "PoisonPill",
     "ReentrantRunError",
+    "ResidualOutcome",
     "ResidualWork",
     "Run",
     "RunConfig",

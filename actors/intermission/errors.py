@@ -4,6 +4,7 @@
     ├── AgentDepthError              agents run one another without an end
     ├── AgentNotFoundError           an agent was to hand over to one that its tree does not have
     ├── AlreadyConsumedError         the run's events have a consumer already
+    ├── HookResultError              a callback or a plugin's hook returned what it must not
     ├── InstructionError             an instruction needs a key that the state does not have
     ├── LlmCallsLimitExceededError   the run asked the model more often than its limit
     ├── ModelError                   a model call failed; `kind` says how
@@ -28,6 +29,7 @@ __all__ = [
     "AgentDepthError",
     "AgentNotFoundError",
     "AlreadyConsumedError",
+    "HookResultError",
     "InstructionError",
     "IntermissionError",
     "LlmCallsLimitExceededError",
@@ -85,6 +87,18 @@ class AgentNotFoundError(IntermissionError):
 
 class AlreadyConsumedError(IntermissionError):
     """A run has one stream of events, and somebody iterates it already. The run is not touched."""
+
+
+class HookResultError(IntermissionError, TypeError):
+    """A callback or a plugin's hook returned what it must not. What was stored before is kept.
+
+    Attributes:
+        hook: The name of the function.
+    """
+
+    def __init__(self, hook: str, problem: str) -> None:
+        super().__init__(f"{hook} returned {problem}. What was stored before is kept.")
+        self.hook = hook
 
 
 class InstructionError(IntermissionError):

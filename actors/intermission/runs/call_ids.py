@@ -13,13 +13,15 @@ class CallIds:
     """Gives each call of a response an id that is unique in the session, once, when it is first seen.
 
     Providers repeat ids and leave them out, so a call is told from others by its id in the response and,
-    among those with the same, by its place.
+    among those with the same, by its place. An id that was given here is kept: what a hook makes of a response
+    may hold calls of it.
     """
 
-    __slots__ = ("_ours",)
+    __slots__ = ("_given", "_ours")
 
     def __init__(self) -> None:
         self._ours: dict[tuple[str, int], str] = {}
+        self._given: set[str] = set()
 
     def content(self, content: Content) -> Content:
         """Return what a model said with our ids; the same object if it calls nothing."""
@@ -39,7 +41,11 @@ class CallIds:
             yield replace(part, function_call=FunctionCall(self._id(call.id, place), call.name, call.args))
 
     def _id(self, theirs: str, place: int) -> str:
+        if place == 0 and theirs in self._given:
+            return theirs
         key = (theirs, place)
-        if key not in self._ours:
-            self._ours[key] = f"call-{new_hex()}"
-        return self._ours[key]
+        ours = self._ours.get(key)
+        if ours is None:
+            ours = self._ours[key] = f"call-{new_hex()}"
+            self._given.add(ours)
+        return ours

@@ -155,6 +155,7 @@ class OpenCall:
         finally:
             if not isinstance(outcome.value, Later):
                 mine = self._ended()
+                self._end(outcome if self._is_late(mine) else None)
         if isinstance(outcome.value, Later):
             return self._go_on_later(outcome.value)
         return outcome if mine else None
@@ -191,7 +192,7 @@ class OpenCall:
             self._end()
 
     def _ended(self) -> bool:
-        """It has really ended; return whether nobody has given it up."""
+        """It has really ended, as `_end` will say; return whether nobody has given it up."""
         mine = self._ticket.acquire(blocking=False)
         if self._timer is not None:
             self._timer.cancel()
@@ -201,14 +202,17 @@ class OpenCall:
         )  # it holds this call: a circle would be left to the garbage collection
         if hook is not None:
             hook.remove()
-        self._end()
         return mine
 
-    def _end(self) -> None:
+    def _is_late(self, mine: bool) -> bool:
+        # Where the run is cancelled, whoever gives its calls up may come behind the call's own return.
+        return not mine or self._parent.cancelled
+
+    def _end(self, late: Outcome | None = None) -> None:
         self.scope.close()
         if self.piece.call_id is not None:
             self._run.calls.pop(self.piece.call_id, None)
-        self._run.work.end(self.piece)
+        self._run.work.end(self.piece, late)
 
     def _call(self) -> Outcome:
         try:
@@ -248,6 +252,7 @@ class OpenCall:
                     self._tell()
         if self._ticket.locked() and later.drop():
             self._ended()
+            self._end()
             return answer
         done, name = partial(self._done, later), self._blocking.name
         try:
@@ -262,6 +267,10 @@ class OpenCall:
 
     def _done(self, later: Later, value: Any, error: BaseException | None) -> None:
         mine = self._ended()
+        if self._run.work.late is not None and self._is_late(mine):
+            self._end(self._outcome(later, value, error))
+        else:
+            self._end()
         if not mine:
             return
         if self._parent.cancelled:

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from intermission.agents.effects import ToolUser
+from intermission.agents.plugins import Plugins
 from intermission.content import plain_copy
 from intermission.kernel.workers import Budget
-from intermission.plugins.chain import Plugins
 from intermission.runs.calls import CallGivenUpError
 from intermission.tools.base import Tool, ToolContext, is_async
 from intermission.tools.results import storable

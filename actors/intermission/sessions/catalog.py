@@ -196,7 +196,7 @@ class Sessions:
             SessionNotFoundError: The log holds no such session.
         """
         warn_of_blocking("Sessions.runs", "aruns")
-        return runs_in_log(self._log, self._existing(user_id, session_id).stream)
+        return runs_in_log(self._log, self._existing(user_id, session_id))
 
     def set_state(self, *, user_id: str, session_id: str, delta: Mapping[str, Any]) -> None:
         """Change a session's state from outside of its runs; a run under way sees the change.

@@ -8,6 +8,8 @@ from typing import Any
 
 from intermission.events import Event, Usage
 from intermission.kernel.ref import ActorRef
+from intermission.runs.environment import Environment
+from intermission.runs.event_hooks import EventGate
 from intermission.runs.lifecycle import Lifecycle
 from intermission_storage import Appended, Kind, Record, StorageError
 
@@ -47,6 +49,8 @@ class CurrentRun:
         attempts: How often its beginning was refused because somebody else had been there before.
         outcome: What the log has said of its beginning; `None` while it is with the log.
         heir: See `leave_to`.
+        environment: What its strands share, when it has an agent.
+        gate: Where plugins look at its events before they are shown, if any do.
     """
 
     run: Lifecycle
@@ -60,6 +64,8 @@ class CurrentRun:
     attempts: int = 0
     outcome: Appended | StorageError | None = None
     heir: Callable[[Appended | StorageError], None] | None = None
+    environment: Environment | None = None
+    gate: EventGate | None = None
 
     def begun(self, outcome: Appended | StorageError) -> None:
         """The log says what came of the beginning, to whoever the run was left to, too."""
