@@ -13,8 +13,8 @@ class CallIds:
     """Gives each call of a response an id that is unique in the session, once, when it is first seen.
 
     Providers repeat ids and leave them out, so a call is told from others by its id in the response and,
-    among those with the same, by its place. An id that was given here is kept: what a hook makes of a response
-    may hold calls of it.
+    among those with the same, by its place. An id that was given here is kept: what a hook makes of a
+    response may hold calls of it.
     """
 
     __slots__ = ("_given", "_ours")
