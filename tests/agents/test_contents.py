@@ -156,7 +156,7 @@ def test_what_another_agent_did_is_told_as_text_of_the_users() -> None:
 
     assert {content.role for content in contents} == {"user"}
     assert not any(content.function_calls or content.function_responses for content in contents)
-    assert "b called look with {}" in contents[1].text
+    assert contents[1].text.split("\n")[1:] == ["b called look with {}"]
     assert 'look answered b with {"ok": "", "id": "1"}' in contents[2].text
     assert contents[3].text.endswith("b said: Rome")
     assert "hm" not in contents[3].text
@@ -175,7 +175,7 @@ def test_a_picture_of_another_agent_is_kept() -> None:
 def test_an_answer_of_the_users_to_another_agents_call_is_text_too() -> None:
     contents = shown(calling("1", author="b"), answering("1", author="user"))
 
-    assert contents[1] == Content.user('look answered b with {"ok": "", "id": "1"}')
+    assert contents[1] == Content.user('look answered b with {"ok": "", "id": "1"}\n')
 
 
 def test_what_another_agent_said_between_a_call_and_its_response_does_not_part_them() -> None:
@@ -222,7 +222,9 @@ def test_a_response_of_another_agent_begins_a_turn_too() -> None:
         said("old", "user"), calling("1", author="b"), answering("1", author="b"), current_turn=True
     )
 
-    assert [content.parts[-1].text for content in contents] == ['look answered b with {"ok": "", "id": "1"}']
+    assert [content.parts[-1].text for content in contents] == [
+        '\nlook answered b with {"ok": "", "id": "1"}'
+    ]
 
 
 def test_an_event_on_another_branch_begins_no_turn() -> None:

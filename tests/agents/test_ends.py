@@ -1,14 +1,15 @@
 """How an agent's turn ends, and what the next one finds."""
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apps import KEY, app_of, app_with, records
 from chat_rules import broken_rules_of
+from children import Child
 from intermission import (
     AgentContext,
     BaseAgent,
@@ -27,7 +28,7 @@ from intermission import (
 from intermission.agents.effects import Steps
 from intermission.sessions.view import SessionView
 from intermission.testing import Gate, ScriptedModel, calls, text
-from intermission_storage import EventLog, LmdbEventLog, MemoryEventLog
+from intermission_storage import EventLog, MemoryEventLog
 from play import Play
 
 MODEL = ScriptedModel()
@@ -245,23 +246,15 @@ def test_partials_sum_up_to_the_final_text_and_a_call_that_was_announced_runs_on
     assert ran == ["once"]
 
 
-def test_a_killed_processes_calls_are_told_as_unknown_from_the_log_on_disk(tmp_path: Any, gate: Gate) -> None:
-    begun = threading.Event()
-
-    def work() -> None:
-        begun.set()
-        gate.wait()
-
-    model = ScriptedModel(calls(("work", {})), default="ok")
-    with LmdbEventLog(tmp_path / "log", sync=False) as log:
-        with Runner(app_with(model, work), log=log) as runner:
-            runner.run(**KEY, message="hi").start()
-            assert begun.wait(PATIENCE)
-            runner.close(0, runs="release")
-            gate.open()
-        with Runner(app_with(model, work), log=log) as runner:
-            assert runner.run(**KEY, message="And?").answer(PATIENCE) == "ok"
-    assert outcomes(model) == ["unknown"]
+@pytest.mark.scenario("B1")
+def test_a_killed_process_leaves_a_conversation_that_can_be_gone_on_with(tmp_path: Path) -> None:
+    with Child("calling", tmp_path / "log") as child:
+        assert child.hear() == ["calling", "a"]
+        child.kill()
+    model = ScriptedModel(default="ok")
+    with Runner(app_with(model), log=tmp_path / "log") as runner:
+        assert runner.run(**KEY, message="And?").answer(PATIENCE) == "ok"
+    assert outcomes(model) == ["unknown", "not_started"]
     assert broken_rules_of(model.requests[-1]) == []
 
 

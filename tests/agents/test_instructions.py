@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from apps import KEY, app_of
-from intermission import AgentContext, InstructionError, LlmAgent, RunConfig, Runner, RunStatus
+from intermission import AgentContext, InstructionError, LlmAgent, RunConfig, Runner, RunStatus, ToolContext
 from intermission.agents.instructions import fill
-from intermission.testing import ScriptedModel
+from intermission.testing import ScriptedModel, calls
 from intermission_storage import MemoryEventLog
 from play import Play
 
@@ -84,6 +84,20 @@ def test_a_missing_key_fails_the_run_before_any_model_is_asked_and_the_session_g
         assert model.requests == []
         assert runner.run(**KEY, message="hi", state_delta={"city": "Rome"}).answer(30) == "ok"
     assert model.requests[0].instruction == "Go to Rome."
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_what_a_tool_changes_in_the_state_is_in_the_next_instruction(overlap: bool) -> None:
+    def move(city: str, tool_context: ToolContext) -> None:
+        """Move."""
+        tool_context.state["city"] = city
+
+    model = ScriptedModel(calls(("move", {"city": "Oslo"})), "There.")
+    guide = LlmAgent("guide", model, instruction="You are in {city}.", tools=[move])
+    config = RunConfig(overlap_model_calls=overlap)
+    with Runner(app_of(guide), log=MemoryEventLog(), config=config) as runner:
+        runner.run(**KEY, message="To Oslo!", state_delta={"city": "Rome"}).answer(30)
+    assert [request.instruction for request in model.requests] == ["You are in Rome.", "You are in Oslo."]
 
 
 def test_the_text_of_a_function_is_taken_as_it_is() -> None:

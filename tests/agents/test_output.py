@@ -72,7 +72,7 @@ def test_an_answer_with_a_schema_is_kept_as_a_value() -> None:
     assert kept(text, output_schema={"type": "object"}) == {"draft": {"city": "Rome", "degrees": "21"}}
 
 
-@pytest.mark.parametrize("text", ["Rome, 21", '{"city": "Rome"}', "{", "```\nRome\n```"])
+@pytest.mark.parametrize("text", ["Rome, 21", '{"city": "Rome"}', "{", "```\nRome\n```", "NaN"])
 def test_an_answer_that_does_not_fit_is_kept_as_text_and_the_log_says_why_but_not_what(
     text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -81,6 +81,14 @@ def test_an_answer_that_does_not_fit_is_kept_as_text_and_the_log_says_why_but_no
     (record,) = caplog.records
     assert "does not fit its output_schema" in record.getMessage()
     assert "Rome" not in record.getMessage()
+
+
+@pytest.mark.parametrize("text", ["NaN", "[Infinity]", f"[{10**30}]"])
+def test_a_value_that_could_not_be_stored_is_kept_as_text_and_fails_no_run(text: str) -> None:
+    agent = LlmAgent("agent", ScriptedModel(text), output_key="draft", output_schema={})
+    with Runner(app_of(agent), log=MemoryEventLog()) as runner:
+        assert runner.run(**KEY, message="hi").answer(30) == text
+        assert runner.sessions.get(**KEY).state == {"draft": text}
 
 
 def test_the_model_is_told_the_schema_and_the_settings() -> None:

@@ -17,7 +17,7 @@ __all__ = ["CallOutcome", "conversation", "is_within", "outcome_response"]
 CallOutcome: TypeAlias = str | Mapping[str, Any]
 """What the log knows of a call that no event answers: its response, or what became of it in a word."""
 
-_CONTEXT = Part(text="For context, what another agent did:")
+_CONTEXT = Part(text="For context, what another agent did:")  # a line for each thing follows
 
 _MESSAGES = {
     "not_started": "The run ended before this call began. It has had no effect.",
@@ -138,7 +138,7 @@ class _Talk:
                     turn.answers[response.id] = response
                     answered = turn
                 elif response.id in self._told:
-                    spoken.append(Part(text=_narrate(self._told[response.id], part)))
+                    spoken.append(Part(text=f"{_narrate(self._told[response.id], part)}\n"))
             elif call is not None:
                 if not call.id:
                     call = FunctionCall(f"{event.id}-{index}", call.name, call.args)
@@ -169,7 +169,7 @@ class _Talk:
             if part.inline_data is not None:
                 told.append(part)
             elif text := _narrate(author, part):
-                told.append(Part(text=text))
+                told.append(Part(text=f"\n{text}"))
         if len(told) > 1:
             self.said.append(Content("user", tuple(told)))
 

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, TypeAlias, cast
 
+from intermission_storage import EncodingError
+from intermission_storage.codec import encode_value
+
 __all__ = ["Schema", "SchemaSource"]
 
 SchemaSource: TypeAlias = Any
@@ -48,15 +51,20 @@ class Schema:
         """Return the plain value of a text that is JSON; a fence of Markdown around it is allowed.
 
         Raises:
-            ValueError: It is no JSON, or does not fit. The message holds nothing of the text.
+            ValueError: It is no JSON, does not fit, or cannot be stored. The message does not quote it.
         """
         from pydantic_core import from_json
 
         try:
-            value = from_json(_unfenced(text))
+            value = from_json(_unfenced(text), allow_inf_nan=False)
         except ValueError:
             raise ValueError("it is no JSON") from None
-        return self.check(value)
+        value = self.check(value)
+        try:
+            encode_value({"value": value})
+        except EncodingError:
+            raise ValueError("it holds what cannot be stored, such as a number of many digits") from None
+        return value
 
     def check(self, value: Any) -> Any:
         """Return a value as plain as it came, converted to the type.
