@@ -4,6 +4,7 @@ A module imports only from the rows below its own:
 
     cli  __main__              the command line
     testing                    what tests of agents need: scripted models, gates, a model server
+    agent_tool                 agents as tools of others, by runners inside runs
     runner                     the caller's way in
     sessions/                  the actor of a session, its only writer; finding, following, shared state
     runs/                      the handle on a run, and the actor that drives it
@@ -21,11 +22,15 @@ A module imports only from the rows below its own:
 
 import logging
 
-from intermission.agents import AgentContext, App, BaseAgent, LlmAgent
+from intermission.agent_tool import AgentTool
+from intermission.agents import AgentContext, App, BaseAgent, LlmAgent, exit_loop, transfer_to_agent
 from intermission.config import OnConsumerLost, OnToolFailure, RunConfig, ToolExecution
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import (
+    AgentDepthError,
+    AgentNotFoundError,
     AlreadyConsumedError,
+    InstructionError,
     IntermissionError,
     LlmCallsLimitExceededError,
     ModelError,
@@ -70,6 +75,9 @@ __all__ = [
     "ActorRef",
     "ActorSystem",
     "AgentContext",
+    "AgentDepthError",
+    "AgentNotFoundError",
+    "AgentTool",
     "AlreadyConsumedError",
     "App",
     "AskTimeoutError",
@@ -88,6 +96,7 @@ __all__ = [
     "FunctionCall",
     "FunctionResponse",
     "FunctionTool",
+    "InstructionError",
     "IntermissionError",
     "LlmAgent",
     "LlmCallsLimitExceededError",
@@ -130,5 +139,7 @@ __all__ = [
     "ToolFailedError",
     "Usage",
     "__version__",
+    "exit_loop",
     "tool",
+    "transfer_to_agent",
 ]

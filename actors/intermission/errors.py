@@ -1,7 +1,10 @@
 """Every error that the runtime raises. Each says what happened, what was kept and what to do.
 
     IntermissionError
+    ├── AgentDepthError              agents run one another without an end
+    ├── AgentNotFoundError           an agent was to hand over to one that its tree does not have
     ├── AlreadyConsumedError         the run's events have a consumer already
+    ├── InstructionError             an instruction needs a key that the state does not have
     ├── LlmCallsLimitExceededError   the run asked the model more often than its limit
     ├── ModelError                   a model call failed; `kind` says how
     ├── OverloadedError              too many runs wait, or no worker was free in time
@@ -16,12 +19,16 @@
 Errors of the event log are `intermission_storage.StorageError` and its kin.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from intermission_storage import Owner
 
 __all__ = [
+    "AgentDepthError",
+    "AgentNotFoundError",
     "AlreadyConsumedError",
+    "InstructionError",
     "IntermissionError",
     "LlmCallsLimitExceededError",
     "ModelError",
@@ -41,8 +48,61 @@ class IntermissionError(Exception):
     """Root of the runtime's errors."""
 
 
+class AgentDepthError(IntermissionError):
+    """Agents run one another inside each other, deeper than any tree of agents: one of them runs itself.
+
+    What was stored before is kept. Let an agent end before another takes over, or repeat it in a loop.
+
+    Attributes:
+        agents: The names of the agents, from the outermost to the one that was not run any more.
+    """
+
+    def __init__(self, agents: Sequence[str]) -> None:
+        names = " > ".join(agents if len(agents) <= 8 else [*agents[:3], "...", *agents[-4:]])
+        super().__init__(
+            f"agents run one another {len(agents)} deep ({names}), so the last one was not run: look for an "
+            "agent that runs itself. What was stored before is kept."
+        )
+        self.agents = tuple(agents)
+
+
+class AgentNotFoundError(IntermissionError):
+    """An agent was to hand over to another that is not in its tree. What was stored before is kept.
+
+    Attributes:
+        agent: The agent that was to hand over.
+        target: The name that was asked for.
+    """
+
+    def __init__(self, agent: str, target: str) -> None:
+        super().__init__(
+            f"agent {agent!r} was to hand over to {target!r}, but no agent of its tree has that name. "
+            "What was stored before is kept; the next message goes on."
+        )
+        self.agent = agent
+        self.target = target
+
+
 class AlreadyConsumedError(IntermissionError):
     """A run has one stream of events, and somebody iterates it already. The run is not touched."""
+
+
+class InstructionError(IntermissionError):
+    """An instruction needs a key that the session's state does not have. No model was asked with it.
+
+    Attributes:
+        agent: The agent whose instruction it is.
+        key: The key.
+    """
+
+    def __init__(self, agent: str, key: str) -> None:
+        super().__init__(
+            f"the instruction of agent {agent!r} needs state[{key!r}], which is not there. Set it before, "
+            f"by state_delta or by a tool, or write {{{key}?}} for a key that may be missing. "
+            "What was stored before is kept."
+        )
+        self.agent = agent
+        self.key = key
 
 
 class LlmCallsLimitExceededError(IntermissionError):
@@ -81,6 +141,7 @@ class ModelError(IntermissionError):
         status: The HTTP status of the answer, if there was one.
         retryable: Whether the same call may well succeed later.
         retry_after: Seconds that the service asks to wait, if it said so.
+        limit: The time limit of the model that has passed, by the name of its keyword, if one has.
     """
 
     def __init__(
@@ -90,11 +151,13 @@ class ModelError(IntermissionError):
         kind: ModelErrorKind,
         status: int | None = None,
         retry_after: float | None = None,
+        limit: str | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
         self.status = status
         self.retry_after = retry_after
+        self.limit = limit
         self.retryable = kind in {
             ModelErrorKind.RATE_LIMIT,
             ModelErrorKind.TIMEOUT,

@@ -20,6 +20,7 @@ from intermission.kernel.scope import CancelScope
 from intermission.models import ModelRequest, ModelResponse
 from intermission.state import State
 from intermission.testing import ScriptedModel
+from play import Play, said
 
 
 def look(where: str) -> str:
@@ -82,16 +83,55 @@ def test_calls_are_emitted_then_run_then_answered_then_the_model_is_asked_again(
     assert isinstance(steps.send(answered.event), CallModel)
 
 
-def test_ids_that_a_provider_gives_its_calls_are_not_used() -> None:
+def test_the_model_may_be_asked_at_once_unless_something_else_is_due_before() -> None:
+    def write(_: AgentContext) -> str:
+        return "Be brief."
+
+    asking = Content.model(calls=[FunctionCall("", "look", {"where": "a"})])
+    leaf = LlmAgent("leaf", ScriptedModel(), tools=[look])
+    LlmAgent("root", ScriptedModel(), global_instruction=write, sub_agents=[leaf])
+    for agent, at_once in (
+        (LlmAgent("agent", ScriptedModel(), tools=[look], instruction="{a?}"), True),
+        (LlmAgent("agent", ScriptedModel(), tools=[look], instruction=write), False),
+        (leaf, False),
+    ):
+        play = Play(asking, "ok")
+        play.run(agent)
+        emitted = [effect for effect in play.effects if isinstance(effect, Emit)]
+        assert [effect.calls_model for effect in emitted] == [False, at_once, False]
+
+
+def test_an_agent_that_includes_no_contents_shows_its_model_the_current_turn_alone() -> None:
+    before = (said("old", "user"), said("answer", "agent"), said("new", "user"))
+    play = Play("ok", events=before)
+    play.run(LlmAgent("agent", ScriptedModel(), include_contents="none"))
+
+    assert play.requests[0].contents == (Content.user("new"),)
+
+
+def test_a_name_in_the_place_of_a_model_is_refused() -> None:
+    name: Any = "gpt-4o"
+    with pytest.raises(TypeError, match="needs a Model, such as ChatCompletions"):
+        LlmAgent("agent", name)
+
+
+def test_calls_are_emitted_with_the_ids_that_the_runtime_gave_them() -> None:
     steps = LlmAgent("agent", ScriptedModel()).run(context())
     next(steps)
-    twice = [FunctionCall("call_1", "look", {}), FunctionCall("call_1", "look", {})]
-    effect = steps.send(whole(Content.model(calls=twice)))
+    calls = (FunctionCall("call-1", "look", {}), FunctionCall("call-2", "look", {}))
+    effect = steps.send(whole(Content.model(calls=calls)))
 
     assert isinstance(effect, Emit)
-    ids = {call.id for call in effect.event.function_calls}
-    assert len(ids) == 2
-    assert "call_1" not in ids
+    assert effect.event.function_calls == calls
+
+
+def test_an_answer_that_was_cut_off_says_so_in_its_event() -> None:
+    steps = LlmAgent("agent", ScriptedModel()).run(context())
+    next(steps)
+    effect = steps.send(Generated(ModelResponse(content=Content.model("Hel"), finish_reason="length"), 0))
+
+    assert isinstance(effect, Emit)
+    assert effect.event.error_code == "length"
 
 
 def test_two_tools_of_one_name_are_refused() -> None:

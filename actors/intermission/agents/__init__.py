@@ -2,6 +2,7 @@
 
 from intermission.agents.app import App
 from intermission.agents.base import AgentContext, BaseAgent
+from intermission.agents.control import exit_loop, transfer_to_agent
 from intermission.agents.effects import Call, CallModel, CallTools, Emit, Fork, RunAgent
 from intermission.agents.llm import LlmAgent
 
@@ -16,4 +17,6 @@ __all__ = [
     "Fork",
     "LlmAgent",
     "RunAgent",
+    "exit_loop",
+    "transfer_to_agent",
 ]

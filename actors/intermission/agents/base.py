@@ -1,6 +1,6 @@
 """`BaseAgent`, what every agent is, and `AgentContext`, what an agent knows of its run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,8 @@ class AgentContext:
         cancellation: Cancelled when the run is; an agent that does long work between two effects looks at it.
         actions: What the agent asks for beside; it travels with its next event that is stored.
         branch: Names of the parallel branches that the agent is on, joined by dots; `None` on none.
+        outcomes: What the log knows of the session's calls that began and that no event answers, by their
+            ids: the response, or `"not_started"`, `"stopped"` or `"unknown"`. `None` if nothing is known.
     """
 
     invocation_id: str
@@ -56,6 +58,7 @@ class AgentContext:
     cancellation: CancelScope
     actions: Actions = field(default_factory=Actions)
     branch: str | None = None
+    outcomes: Mapping[str, str | Mapping[str, Any]] | None = None
 
     def event(self, author: str, **fields: Any) -> Event:
         """Return a new event of this run and branch, stamped now; `fields` are those of `Event`."""
@@ -69,25 +72,36 @@ class BaseAgent:
 
     Args:
         name: An identifier; not `"user"`.
-        description: What the agent is for, in a line.
+        description: What the agent is for, in a line; agents that may hand over to it are told.
+        sub_agents: The agents below it. An agent has one parent.
         before_agent_callback: Asked before the agent; content that one returns is the answer in its place.
         after_agent_callback: Asked after it; content that one returns is one more answer.
 
     Raises:
-        ValueError: The name cannot be used.
+        ValueError: The name cannot be used, two sub-agents share one, or a sub-agent has a parent already.
+
+    Attributes:
+        sub_agents: The agents below it.
+        parent: The agent above it; `None` for the root of a tree.
     """
+
+    sub_agents: "tuple[BaseAgent, ...]" = ()
+    parent: "BaseAgent | None" = None
 
     def __init__(
         self,
         name: str,
         *,
         description: str = "",
+        sub_agents: "Sequence[BaseAgent]" = (),
         before_agent_callback: Callbacks = None,
         after_agent_callback: Callbacks = None,
     ) -> None:
         check_name("agent name", name)
         self.name = name
         self.description = description
+        if sub_agents:
+            self._adopt(tuple(sub_agents))
         self.before_agent_callbacks = as_callbacks("before_agent_callback", before_agent_callback)
         self.after_agent_callbacks = as_callbacks("after_agent_callback", after_agent_callback)
 
@@ -97,3 +111,38 @@ class BaseAgent:
         Called on the run's thread. An error of an effect is raised at its `yield`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define run()")
+
+    @property
+    def root_agent(self) -> "BaseAgent":
+        """The root of the tree that it stands in."""
+        agent = self
+        while agent.parent is not None:
+            agent = agent.parent
+        return agent
+
+    def find_agent(self, name: str) -> "BaseAgent | None":
+        """Return the first agent of that name among this one and all below it; `None` if none has it."""
+        if self.name == name:
+            return self
+        for agent in self.sub_agents:
+            found = agent.find_agent(name)
+            if found is not None:
+                return found
+        return None
+
+    def _adopt(self, agents: "tuple[BaseAgent, ...]") -> None:
+        names = set[str]()
+        for agent in agents:
+            if not isinstance(agent, BaseAgent):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
+                raise TypeError(f"sub_agents of {self.name!r} must be agents, not {agent!r}")
+            if agent.parent is not None:
+                raise ValueError(
+                    f"agent {agent.name!r} cannot be a sub-agent of {self.name!r}: it is one of "
+                    f"{agent.parent.name!r} already, and an agent has one parent"
+                )
+            if agent.name in names:
+                raise ValueError(f"two sub-agents of {self.name!r} are named {agent.name!r}")
+            names.add(agent.name)
+        for agent in agents:
+            agent.parent = self
+        self.sub_agents = agents

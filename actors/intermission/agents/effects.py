@@ -6,6 +6,7 @@ for `yield from`: they give each effect's answer its type.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import Any, Protocol, TypeAlias, cast
 
 from intermission.agents.callbacks import Callback
@@ -29,6 +30,7 @@ __all__ = [
     "call_model",
     "call_tools",
     "emit",
+    "promises",
 ]
 
 
@@ -113,14 +115,25 @@ class Fork:
     """Run agents at the same time, each on a branch of its own, to the end of all. The answer is `None`.
 
     The first error of one ends the others, and is raised here once they have left.
+
+    Raises:
+        TypeError: They are no sequence.
+        ValueError: There are none.
     """
 
     agents: Sequence[Runnable]
 
+    def __post_init__(self) -> None:
+        agents: object = self.agents
+        if not isinstance(agents, Sequence) or isinstance(agents, str):  # pyright: ignore[reportUnnecessaryIsInstance] - agents without types
+            raise TypeError(f"Fork takes a sequence of agents, not {agents!r}")
+        if not agents:
+            raise ValueError("Fork has no agents: where there may be none, yield it only if there are some")
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Call a function that may block. The answer is what it returns."""
+    """Call a function, plain or async, that may block. The answer is what it returns."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
@@ -132,7 +145,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A model's whole response, and how many characters of its text partials have shown."""
+    """A model's whole response, its calls with our ids, and how much of its text partials have shown.
+
+    Attributes:
+        response: The response.
+        shown: Characters.
+    """
 
     response: ModelResponse
     shown: int
@@ -150,6 +168,15 @@ def emit(
 ) -> Generator[Effect, Any, Event]:
     """Show an event, and return it as it was stored. The flags are those of `Emit`."""
     return cast(Event, (yield Emit(event, last=last, starts_calls=starts_calls, calls_model=calls_model)))
+
+
+def promises(steps: "GeneratorType[Any, Any, Any]") -> bool:
+    """Return whether what a generator has just yielded is its own, and not that of one that it yields from.
+
+    That one knows what it does next; what follows when it has ended, only the outer one knows.
+    """
+    inner: object = steps.gi_yieldfrom
+    return inner is None or getattr(inner, "gi_code", None) is emit.__code__
 
 
 def call_model(model: Model, request: ModelRequest, author: str) -> Generator[Effect, Any, Generated]:

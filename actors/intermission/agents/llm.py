@@ -1,36 +1,59 @@
 """`LlmAgent`: asks a model, runs the tools that it calls, asks again, until it answers."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from intermission.agents.base import AgentContext, BaseAgent
 from intermission.agents.callbacks import Callbacks, as_callbacks
 from intermission.agents.contents import conversation
-from intermission.agents.effects import Steps, call_model, call_tools, emit
-from intermission.content import Content, FunctionCall, Part
-from intermission.events import Usage
-from intermission.ids import new_hex
+from intermission.agents.effects import Effect, RunAgent, Steps, call_model, call_tools, emit
+from intermission.agents.instructions import Instruction, is_fixed, write
+from intermission.agents.schemas import Schema, SchemaSource
+from intermission.agents.transfer import Place, TransferringAgent, has_answered
+from intermission.content import Content, Part
+from intermission.events import Event, EventActions, Usage
 from intermission.models.base import Model, ModelRequest
 from intermission.tools.base import Tool
 from intermission.tools.function import FunctionTool
 
 __all__ = ["LlmAgent"]
 
+logger = logging.getLogger(__name__)
 
-class LlmAgent(BaseAgent):
+_NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
+
+
+class LlmAgent(TransferringAgent):
     """An agent that a language model drives.
 
     Args:
         name: An identifier; not `"user"`.
         model: The model to ask.
-        instruction: The system instruction.
-        description: What the agent is for, in a line.
+        instruction: The system instruction. In a text, `{key}` stands for a key of the session's state and
+            `{key?}` for one that may be missing. A function of the `AgentContext` writes it anew for each
+            model call; its text is taken as it is.
+        global_instruction: What the root of a tree says to the models of all its agents, before their own.
+        description: What the agent is for, in a line; agents that may hand over to it are told.
         tools: Tools, or plain functions, which become `FunctionTool`s.
+        sub_agents: The agents below it, which its model may hand over to.
+        input_schema: What `AgentTool` takes for this agent; a text by default. A type or a JSON schema.
+        output_key: The key of the state that its final answer is kept under.
+        output_schema: What its answer must look like, a type or a JSON schema: the model is told, and what is
+            kept under `output_key` is the value, not the text. An answer that does not fit is kept as text.
+        include_contents: `"default"`: the model sees the whole conversation. `"none"`: only what the user, or
+            another agent, has said last, and what came of that.
+        disallow_transfer_to_parent: Its model may not hand over to its parent, and the next message goes to
+            its parent again.
+        disallow_transfer_to_peers: Its model may not hand over to its parent's other sub-agents.
+        generate_config: Settings of its model calls, such as `{"temperature": 0}`, as the service names them.
 
     Raises:
-        ValueError: The name cannot be used, or two tools share one.
-        TypeError: A function cannot be a tool.
+        ValueError: The name cannot be used, two tools or two sub-agents share one, a sub-agent has a parent
+            already, or `include_contents` is neither.
+        TypeError: A function cannot be a tool, or something has no JSON schema.
     """
 
     def __init__(
@@ -38,9 +61,18 @@ class LlmAgent(BaseAgent):
         name: str,
         model: Model,
         *,
-        instruction: str = "",
+        instruction: Instruction = "",
+        global_instruction: Instruction = "",
         description: str = "",
         tools: Sequence[Tool | Callable[..., Any]] = (),
+        sub_agents: Sequence[BaseAgent] = (),
+        input_schema: SchemaSource | None = None,
+        output_key: str | None = None,
+        output_schema: SchemaSource | None = None,
+        include_contents: str = "default",
+        disallow_transfer_to_parent: bool = False,
+        disallow_transfer_to_peers: bool = False,
+        generate_config: Mapping[str, Any] | None = None,
         before_agent_callback: Callbacks = None,
         after_agent_callback: Callbacks = None,
         before_model_callback: Callbacks = None,
@@ -50,69 +82,139 @@ class LlmAgent(BaseAgent):
         after_tool_callback: Callbacks = None,
         on_tool_error_callback: Callbacks = None,
     ) -> None:
-        super().__init__(
-            name,
-            description=description,
-            before_agent_callback=before_agent_callback,
-            after_agent_callback=after_agent_callback,
-        )
+        if include_contents not in {"default", "none"}:
+            raise ValueError(f"include_contents is {include_contents!r}: give 'default' or 'none'")
+        if isinstance(model, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
+            raise TypeError(f"agent {name!r} needs a Model, such as ChatCompletions({model!r}), not a name")
+        self.model = model
+        self.instruction = instruction
+        self.global_instruction = global_instruction
+        self.tools = _by_name(name, tools)
+        self.input_schema = _schema(input_schema, f"input_schema of agent {name!r}")
+        self.output_key = output_key
+        self.output_schema = _schema(output_schema, f"output_schema of agent {name!r}")
+        self.include_contents = include_contents
+        self.disallow_transfer_to_parent = disallow_transfer_to_parent
+        self.disallow_transfer_to_peers = disallow_transfer_to_peers
+        self.generate_config = _NO_SETTINGS if generate_config is None else dict(generate_config)
         self.before_model_callbacks = as_callbacks("before_model_callback", before_model_callback)
         self.after_model_callbacks = as_callbacks("after_model_callback", after_model_callback)
         self.on_model_error_callbacks = as_callbacks("on_model_error_callback", on_model_error_callback)
         self.before_tool_callbacks = as_callbacks("before_tool_callback", before_tool_callback)
         self.after_tool_callbacks = as_callbacks("after_tool_callback", after_tool_callback)
         self.on_tool_error_callbacks = as_callbacks("on_tool_error_callback", on_tool_error_callback)
-        self.model = model
-        self.instruction = instruction
-        self.tools: dict[str, Tool] = {}
-        for given in tools:
-            tool = given if isinstance(given, Tool) else FunctionTool(given)
-            if tool.declaration.name in self.tools:
-                raise ValueError(f"agent {name!r} has two tools named {tool.declaration.name!r}")
-            self.tools[tool.declaration.name] = tool
+        super().__init__(
+            name,
+            description=description,
+            sub_agents=sub_agents,  # last: they are not to have a parent that could not be made
+            before_agent_callback=before_agent_callback,
+            after_agent_callback=after_agent_callback,
+        )
 
     def run(self, context: AgentContext) -> Steps:
-        """See `BaseAgent.run`: ask the model, run the tools that it calls, and again until it calls none."""
+        """See `BaseAgent.run`: ask the model, run the tools that it calls, and again until it calls none.
+
+        It also ends when a response ends the turn, or has handed over to an agent that ends it.
+        """
+        place = self.place
+        tools = self.tools if place.tool is None else {place.tool.declaration.name: place.tool, **self.tools}
+        written = isinstance(self._global_instruction(place), str) and isinstance(self.instruction, str)
         while True:
-            generated = yield from call_model(self.model, self._request(context), self.name)
+            request = yield from self._request(context, place, tools)
+            generated = yield from call_model(self.model, request, self.name)
+            content = generated.response.content
+            if not any(_says_something(part) for part in content.parts):
+                logger.warning("model %s answered agent %s with nothing", self.model.name, self.name)
+                return
             answer = context.event(
                 self.name,
-                content=_with_call_ids(generated.response.content),
+                content=generated.response.content,
                 usage=generated.response.usage or Usage(complete=False),
+                error_code=generated.response.error_code,
                 shown=generated.shown,
             )
             if not answer.function_calls:
-                yield from emit(answer, last=True)
+                key = self.output_key
+                yield from emit(answer if key is None else self._with_output(answer, key), last=True)
                 return
             yield from emit(answer, starts_calls=True)
-            responses = yield from call_tools(answer.function_calls, self.tools, self)
+            responses = yield from call_tools(answer.function_calls, tools, self)
             parts = tuple(Part(function_response=response) for response in responses)
-            yield from emit(context.event(self.name, content=Content("user", parts)), calls_model=True)
+            event = context.event(self.name, content=Content("user", parts))
+            if not context.actions.asked:
+                yield from emit(event, calls_model=written)
+                continue
+            last = context.actions.transfer_to_agent is None
+            actions = (yield from emit(event, last=last)).actions
+            if actions.transfer_to_agent is None:
+                return  # all else that a tool can ask for is an end
+            yield RunAgent(self.target(actions.transfer_to_agent))
+            if has_answered(context):
+                return
 
-    def _request(self, context: AgentContext) -> ModelRequest:
+    def _request(
+        self, context: AgentContext, place: Place, tools: Mapping[str, Tool]
+    ) -> Generator[Effect, Any, ModelRequest]:
+        instruction = self.instruction
+        if place.instruction or self.global_instruction or not is_fixed(instruction):
+            texts = list[str]()
+            for each in (self._global_instruction(place), instruction):
+                if each:
+                    texts.append((yield from write(each, self.name, context)))
+            instruction = "\n\n".join(filter(None, (*texts, place.instruction)))
+        assert isinstance(instruction, str)
         return ModelRequest(
-            contents=conversation(context.events),
-            instruction=self.instruction,
-            tools=tuple(tool.declaration for tool in self.tools.values()),
+            contents=conversation(
+                context.events,
+                self.name,
+                context.branch,
+                outcomes=context.outcomes,
+                current_turn=self.include_contents == "none",
+            ),
+            instruction=instruction,
+            tools=tuple(tool.declaration for tool in tools.values()),
             streaming=context.config.streaming,
+            output_schema=None if self.output_schema is None else self.output_schema.json,
+            generate_config=self.generate_config,
         )
 
+    def _global_instruction(self, place: Place) -> Instruction:
+        return place.root.global_instruction if isinstance(place.root, LlmAgent) else ""
 
-def _with_call_ids(content: Content) -> Content:
-    # Providers repeat ids and leave them out, so a call's id is never theirs.
-    if type(content.parts) is tuple and not content.function_calls:
-        return content
-    return Content(
-        content.role,
-        tuple(
-            part
-            if part.function_call is None
-            else replace(
-                part,
-                function_call=FunctionCall(
-                    f"call-{new_hex()}", part.function_call.name, part.function_call.args
-                ),
+    def output(self, text: str) -> Any:
+        """Return the value of an answer: what the `output_schema` makes of its text, or the text itself."""
+        if self.output_schema is None:
+            return text
+        try:
+            return self.output_schema.read(text)
+        except ValueError as error:
+            logger.warning(
+                "an answer of agent %s does not fit its output_schema, and is kept as text: %s",
+                self.name,
+                error,
             )
-            for part in content.parts
-        ),
-    )
+            return text
+
+    def _with_output(self, answer: Event, key: str) -> Event:
+        """Return an answer with what is kept of it in the state."""
+        if not answer.text:
+            return answer
+        return replace(answer, actions=EventActions(state_delta={key: self.output(answer.text)}))
+
+
+def _by_name(agent: str, tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
+    named: dict[str, Tool] = {}
+    for given in tools:
+        tool = given if isinstance(given, Tool) else FunctionTool(given)
+        if tool.declaration.name in named:
+            raise ValueError(f"agent {agent!r} has two tools named {tool.declaration.name!r}")
+        named[tool.declaration.name] = tool
+    return named
+
+
+def _schema(source: SchemaSource | None, what: str) -> Schema | None:
+    return None if source is None else Schema(source, what)
+
+
+def _says_something(part: Part) -> bool:
+    return bool(part.text) or part.function_call is not None or part.inline_data is not None

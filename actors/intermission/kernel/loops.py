@@ -74,6 +74,12 @@ class ToolLoops:
             self._homes.append(self._current)
 
     @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop that the next task is started on; `None` if it is not made yet."""
+        with self._changed:
+            return None if self._current is None else self._current.loop
+
+    @property
     def running(self) -> int:
         """How many tasks have not ended."""
         with self._changed:

@@ -1,13 +1,17 @@
 """`Later`: what a call returns that goes on without its thread, on the loop of async tools."""
 
+import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from intermission.errors import IntermissionError
 from intermission.kernel.loop_task import close_awaitable
+from intermission.kernel.scope import CancelScope
 
-__all__ = ["LATER", "Later", "raised_or"]
+__all__ = ["LATER", "Later", "function_call", "raised_or"]
 
 LATER: Final = object()
 """The value of an outcome that comes later, to whoever `Blocking.detach` names."""
@@ -37,3 +41,19 @@ def raised_or(value: Any, error: BaseException | None) -> Any:
     if error is not None:
         raise error
     return value
+
+
+def function_call(function: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[CancelScope], Any]:
+    """Return what calls a function, plain or async, inside a call of its own; see `Blocking.function`."""
+
+    def call(_: CancelScope) -> Any:
+        result = function(*args)
+        return Later(result, _value) if inspect.isawaitable(result) else result
+
+    return call
+
+
+def _value(value: Any, error: BaseException | None) -> Any:
+    if isinstance(error, asyncio.CancelledError):  # by itself: nobody has cancelled the call
+        raise IntermissionError("an async function that was called cancelled itself") from error
+    return raised_or(value, error)

@@ -10,6 +10,7 @@ from typing import Any
 import pykka
 
 from intermission.agents.base import AgentContext
+from intermission.agents.contents import CallOutcome
 from intermission.config import ToolExecution
 from intermission.content import FunctionCall, FunctionResponse
 from intermission.errors import LlmCallsLimitExceededError
@@ -40,6 +41,7 @@ class Environment:
         committed: Returns the session's state as it is committed, now.
         events: The session's events, which grow as they are stored.
         plugins: The app's plugins.
+        outcomes: See `AgentContext`.
     """
 
     def __init__(
@@ -50,8 +52,10 @@ class Environment:
         committed: Callable[[], Mapping[str, Any]],
         events: Sequence[Event],
         plugins: Plugins,
+        outcomes: Mapping[str, CallOutcome] | None = None,
     ) -> None:
         self.run = run
+        self._outcomes = outcomes
         self.plugins = plugins
         self.services = services
         self._overlaps = run.config.overlap_model_calls
@@ -86,6 +90,7 @@ class Environment:
             clock=self.services.clock,
             state=self.new_state(),
             cancellation=self.scope,
+            outcomes=self._outcomes,
         )
 
     def check_event(self, event: Event, agent: str) -> None:

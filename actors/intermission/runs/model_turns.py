@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from intermission.agents.base import AgentContext
@@ -10,6 +11,7 @@ from intermission.errors import ModelError, ModelErrorKind
 from intermission.kernel.scope import CancelScope
 from intermission.models.base import ModelResponse
 from intermission.runs.ahead import Ahead
+from intermission.runs.call_ids import CallIds
 from intermission.runs.calls import Blocking
 from intermission.runs.environment import Environment
 
@@ -22,7 +24,7 @@ _Response: TypeAlias = ModelResponse | None
 def model_turn(
     environment: Environment, effect: CallModel, context: AgentContext, ahead: Ahead | None
 ) -> Generator[Any, Any, Generated]:
-    """Ask a model; return its whole response.
+    """Ask a model; return its whole response. The ids of its calls are ours, there and in the partials.
 
     Args:
         environment: What the strands of the run share.
@@ -51,12 +53,13 @@ def _ask(
 ) -> Generator[Any, Any, Generated]:
     environment.count_model_call()
     shown: list[str] = []
+    ids = CallIds()
 
     def show(scope: CancelScope, response: ModelResponse) -> None:
         shown.append(response.content.text)
         if scope.cancelled:
             return
-        partial = context.event(effect.author, content=response.content, partial=True)
+        partial = context.event(effect.author, content=ids.content(response.content), partial=True)
         if ahead is None:
             environment.run.show(partial)
         else:
@@ -77,7 +80,8 @@ def _ask(
     if whole is None or not whole.content.text.startswith(text):
         problem = "ended without a whole response" if whole is None else "gave a text other than its partials"
         raise ModelError(f"model {effect.model.name} {problem}", kind=ModelErrorKind.OTHER)
-    return Generated(whole, len(text))
+    content = ids.content(whole.content)
+    return Generated(whole if content is whole.content else replace(whole, content=content), len(text))
 
 
 def _closable(responses: Iterator[ModelResponse]) -> Generator[ModelResponse]:

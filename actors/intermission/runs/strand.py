@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from intermission.agents.base import AgentContext
-from intermission.agents.effects import Call, CallModel, CallTools, Emit, Fork, RunAgent, Runnable
+from intermission.agents.effects import Call, CallModel, CallTools, Emit, Fork, RunAgent, Runnable, promises
 from intermission.agents.llm import LlmAgent
 from intermission.errors import OverloadedError
 from intermission.events import Event
@@ -17,10 +17,11 @@ from intermission.kernel.promise import Promise
 from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.kernel.workers import Budget
 from intermission.runs.ahead import Ahead
+from intermission.runs.async_calls import function_call
 from intermission.runs.calls import Blocking, OpenCall, Outcome
 from intermission.runs.current import CurrentCall
 from intermission.runs.environment import Environment
-from intermission.runs.fork import Forked
+from intermission.runs.fork import Forked, check_depth
 from intermission.runs.line import Finished, Line
 from intermission.runs.messages import Append
 from intermission.runs.model_turns import model_turn
@@ -277,6 +278,7 @@ class Strand:
             case RunAgent(agent):
                 self._check_stop()
                 self._check_agents(effect, [agent])
+                check_depth(self._stack, agent)
                 self._stack.append(self._frame(agent, self._stack[-1].context))
                 return Outcome()
             case Fork(agents):
@@ -286,7 +288,7 @@ class Strand:
                 return Outcome()
             case Call(function, args):
                 name = getattr(function, "__name__", type(function).__name__)
-                return self._block(Blocking(lambda _: function(*args), "call", name))
+                return self._block(Blocking(function_call(function, args), "call", name))
             case _:
                 name = self._stack[-1].agent.name
                 raise TypeError(f"agent {name!r} yielded {effect!r}, which is no effect")
@@ -317,7 +319,7 @@ class Strand:
             after = [self.environment.call_started(call) for call in calls]
         if effect.calls_model and run.config.overlap_model_calls and run.stop_requested is None:
             return self._store_ahead(event)
-        last = effect.last and self._root and len(self._stack) == 1
+        last = effect.last and self._root and len(self._stack) == 1 and promises(self._stack[-1].steps)
         stored = self.store(event, after=after, last=last)
         assert stored is not None
         return stored

@@ -82,6 +82,11 @@ class SessionActor(RunKeeper):
 
     def _leave_all(self, error: Exception) -> None:
         try:
+            if self._writer.owed is not None and not self._writer.paying:
+                self._writer.pay()  # the last try: the next actor does not know of it
+        except Exception:
+            logger.exception("the end of a run could not be stored", extra=self._extra())
+        try:
             self._abandon(error)
         finally:
             self._refuse_waiting(error)

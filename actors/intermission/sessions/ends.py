@@ -73,9 +73,30 @@ def abandon(
     """
     run = current.run
     verdict = run.decide(Verdict(RunStatus.FAILED, error=error))
-    if current.token is None:
+
+    def begun(outcome: Appended | StorageError) -> None:
+        if isinstance(outcome, StorageError):
+            ended(run, unwritten(run, verdict))
+        else:
+            current.token = outcome.token
+            _end_abandoned(host, key, current, verdict, ended)
+
+    if current.phase is Phase.CLAIMING:
+        current.leave_to(begun)
+    elif current.token is None:
         ended(run, unwritten(run, verdict))
-        return
+    else:
+        _end_abandoned(host, key, current, verdict, ended)
+
+
+def _end_abandoned(
+    host: Host,
+    key: SessionKey,
+    current: CurrentRun,
+    verdict: Verdict,
+    ended: Callable[[Lifecycle, RunResult], None],
+) -> None:
+    run = current.run
 
     def stored(_: Batch, outcome: Appended | StorageError) -> None:
         if isinstance(outcome, Appended):

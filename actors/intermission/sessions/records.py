@@ -98,9 +98,10 @@ def event_of(record: Record) -> Event:
     return Event.stored(record.data, record.seq)
 
 
-def session_entry(key: SessionKey, time: float) -> IndexEntry:
-    """A session's entry in the index of all sessions, with the time of its creation."""
-    return IndexEntry(SESSIONS, (key.app, key.user_id, key.session_id), {"created": time})
+def session_entry(key: SessionKey, created: float, identity: str) -> IndexEntry:
+    """A session's entry in the index of all sessions, with the time and the id of its first record."""
+    value = {"created": created, "id": identity}
+    return IndexEntry(SESSIONS, (key.app, key.user_id, key.session_id), value)
 
 
 def open_run(key: SessionKey, invocation_id: str) -> IndexEntry:

@@ -8,6 +8,7 @@ from functools import partial
 
 import pykka
 
+from intermission.agents.routing import route
 from intermission.errors import SessionBusyError, SessionClosedError, SessionNotFoundError
 from intermission.events import Event, Usage
 from intermission.kernel.actor import Actor, ActorCrashError
@@ -113,20 +114,18 @@ class RunKeeper(Actor):
 
     def _loaded(self, message: Loaded) -> None:
         current = message.current
-        if self._current is not current or current.phase not in {Phase.LOADING, Phase.RELOADING}:
+        if self._current is not current or current.phase is not Phase.LOADING:
             return  # it was read for a run that has been cancelled meanwhile
         self._view = message.view
         if message.error is not None:
             self._fail(current, exception_of(message.error))
-        elif current.phase is Phase.LOADING:
-            self._load_or_claim(current)
         else:
-            self._run_agent(current)
+            self._load_or_claim(current)
 
     def _begun(self, batch: Batch, current: CurrentRun, outcome: Appended | StorageError) -> None:
         run = current.run
-        if isinstance(outcome, ConflictError) and current.attempts < _MAX_ATTEMPTS:
-            # Somebody else has appended meanwhile: read that, then try again, unless it was cancelled.
+        if self._may_try_again(current, outcome):
+            # Read what has changed meanwhile, then try again, unless it was cancelled.
             current.attempts += 1
             current.phase = Phase.LOADING
             if run.verdict is not None:
@@ -150,16 +149,17 @@ class RunKeeper(Actor):
         if self._host.topics.wanted(RunStarted):
             begun = RunStarted(self._key.user_id, self._key.session_id, run.invocation_id or "")
             self._host.topics.publish(begun)
-        created = batch.records[0].kind is Kind.SESSION_CREATED  # by this commit: nobody else's
-        if run.verdict is None and not created and self._is_another(view):
-            current.phase = Phase.RELOADING  # a session of that name was deleted, and this is a new one
-            self._load(current)
-        else:
-            self._run_agent(current)
+        self._run_agent(current)
 
-    def _is_another(self, view: SessionView) -> bool:
-        first = self._host.log.read(self._key.stream, limit=1)
-        return not first or first[0].data.get("id") != view.identity
+    def _may_try_again(self, current: CurrentRun, outcome: Appended | StorageError) -> bool:
+        if isinstance(outcome, ConflictError):
+            return current.attempts < _MAX_ATTEMPTS  # somebody else has appended, or made it anew
+        # The actor before this one may have stopped with a run under way, whose end is behind this beginning.
+        return (
+            isinstance(outcome, ClaimedError)
+            and outcome.owner == self._host.log.owner
+            and current.attempts == 0
+        )
 
     def _run_agent(self, current: CurrentRun) -> None:
         view = self._view
@@ -175,8 +175,10 @@ class RunKeeper(Actor):
             self._state_of(view),
             view.events,
             self._host.app.plugins,
+            view.outcomes,
         )
-        current.agent = self.system.start(AgentActor, environment, self._host.app.root_agent)
+        agent = route(self._host.app.root_agent, view.events)
+        current.agent = self.system.start(AgentActor, environment, agent)
         self.watch(current.agent)
         current.agent.tell(Begin())
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from intermission.agents.contents import CallOutcome
 from intermission.events import Event
 from intermission.state import Operation, apply_change, own_change
 from intermission_storage import EventLog, Kind, Record
@@ -11,6 +12,7 @@ __all__ = ["SessionView"]
 
 # To look a member of an enumeration up is slow.
 _EVENT, _STATE_SET, _SESSION_CREATED = Kind.EVENT, Kind.STATE_SET, Kind.SESSION_CREATED
+_CALL_STARTED, _CALL_FINISHED = Kind.CALL_STARTED, Kind.CALL_FINISHED
 
 
 class SessionView:
@@ -21,17 +23,19 @@ class SessionView:
         identity: What tells the session from another one that was made anew under its name; `None` before
             its first record.
         events: Its events, oldest first.
+        outcomes: What is known of the calls that began and that no event answers; see `AgentContext`.
         state: Its state, without what belongs to the app or the user.
         created: When it was created, in seconds since the epoch.
         updated: When its last record was made.
     """
 
-    __slots__ = ("created", "events", "identity", "position", "state", "updated")
+    __slots__ = ("created", "events", "identity", "outcomes", "position", "state", "updated")
 
     def __init__(self) -> None:
         self.position = 0
         self.identity: Any = None
         self.events: list[Event] = []
+        self.outcomes: dict[str, CallOutcome] = {}
         self.state: dict[str, Any] = {}
         self.created = 0.0
         self.updated = 0.0
@@ -70,12 +74,20 @@ class SessionView:
             if kind == _EVENT:
                 event = Event.stored(data, seq) if known is None else known.stored_as(seq)
                 events.append(event)
+                if self.outcomes:
+                    for response in event.function_responses:
+                        self.outcomes.pop(response.id, None)
                 actions = event.actions
                 if actions.state_delta or actions.state_operations:
                     apply_change(self.state, *own_change(actions.state_delta, actions.state_operations))
             elif kind == _STATE_SET:
                 operations = tuple(map(Operation.from_dict, data.get("operations", ())))
                 apply_change(self.state, *own_change(data["delta"], operations))
+            elif kind == _CALL_STARTED:
+                self.outcomes[data["callId"]] = "unknown"
+            elif kind == _CALL_FINISHED:
+                given = data.get("response")
+                self.outcomes[data["callId"]] = data["outcome"] if given is None else given
             elif kind == _SESSION_CREATED:
                 self.identity = data["id"]
                 self.created = data["timestamp"]

@@ -60,6 +60,7 @@ class SessionWriter:
         """
         run = current.run
         assert run.invocation_id is not None
+        current.outcome = None
         current.began = now = self._host.services.clock.time()
         message = Event(
             invocation_id=run.invocation_id,
@@ -70,11 +71,16 @@ class SessionWriter:
         )
         records = [run_started(run.invocation_id, now), event_record(message)]
         entries = [open_run(self._key, run.invocation_id)]
+        needs: list[IndexEntry] = []
         if view.position == 0:
-            records.insert(0, session_created(self._key, now))
-            entries.append(session_entry(self._key, now))
+            created = session_created(self._key, now)
+            records.insert(0, created)
+            entries.append(session_entry(self._key, now, created.data["id"]))
+        elif view.identity is not None:
+            # As many records as it has, another one may have that was made anew under its name.
+            needs.append(session_entry(self._key, view.created, view.identity))
         batch = Batch(Purpose.BEGIN, records, current, event=message)
-        self._submit(batch, claim=True, expected=view.position, put=entries)
+        self._submit(batch, claim=True, expected=view.position, put=entries, needs=needs)
 
     def append(self, message: Append, current: CurrentRun, verdict: Verdict | None) -> None:
         """Append what a strand asks for; with a verdict, the run ends in the same commit.
@@ -164,12 +170,15 @@ class SessionWriter:
         release: bool = False,
         put: Sequence[IndexEntry] = (),
         drop: Sequence[IndexEntry] = (),
+        needs: Sequence[IndexEntry] = (),
     ) -> None:
         also = shared_records(self._key, batch.records)
 
         def done(outcome: _Outcome) -> None:
             if also and isinstance(outcome, Appended):
                 self._host.shared.changed(also)
+            if claim and batch.current is not None:
+                batch.current.begun(outcome)
             with suppress(pykka.ActorDeadError):  # the session has stopped, and has left its run to others
                 self._stored(batch, outcome)
 
@@ -188,5 +197,6 @@ class SessionWriter:
             release=release,
             put=put,
             drop=drop,
+            needs=needs,
             also=also,
         )
