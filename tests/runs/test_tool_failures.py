@@ -14,7 +14,9 @@ from async_gates import AsyncGate
 from intermission import RunConfig, Runner, RunStatus, ToolContext, ToolFailedError
 from intermission.config import OnToolFailure, ToolExecution
 from intermission.kernel.actor import ActorCrashError
+from intermission.runs.calls import Blocking
 from intermission.runs.result import RunResult
+from intermission.runs.together import Together
 from intermission.testing import Gate, ScriptedModel, calls
 from intermission.tools import ToolArgumentError
 from intermission_storage import Kind, MemoryEventLog
@@ -160,6 +162,41 @@ def test_blocking_calls_behind_one_that_is_under_way_when_another_fails_do_not_b
     assert (first.get("status") == "stopped") is (policy is OnToolFailure.CANCEL_SIBLINGS)
 
 
+@pytest.mark.scenario("A13")
+def test_a_call_that_begins_at_the_moment_of_the_failure_is_given_up_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    submitting, waiting, fails, log = Gate(), Gate(), AsyncGate(), MemoryEventLog()
+    submit = Together.submit
+
+    def late(self: Together, index: int, blocking: Blocking) -> None:
+        submitting.wait()
+        submit(self, index, blocking)
+
+    def block() -> None:
+        waiting.wait()
+
+    async def fail() -> None:
+        await fails.wait()
+        raise ValueError("no")
+
+    monkeypatch.setattr(Together, "submit", late)
+    config = RunConfig(tool_execution=ToolExecution.PARALLEL_SUBSCRIBE)
+    model = ScriptedModel(calls(("fail", {}), ("block", {})))
+    with Runner(app_with(model, fail, block), log=log, config=config) as runner:
+        run = runner.run(**KEY, message="hi").start()
+        submitting.arrived()
+        fails.open()
+        until(lambda: Kind.CALL_FINISHED in kinds(log))
+        submitting.open()
+        result = run.result(PATIENCE)
+        waiting.open()
+        assert run.wait_terminated(PATIENCE)
+
+    first, second = answers(result)
+    assert (first, second["status"]) == (FAILED, "stopped")
+
+
 def test_the_error_of_the_run_names_the_tool_and_its_cause_and_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -191,6 +228,7 @@ def test_the_responses_are_stored_before_the_end_of_the_run_and_once() -> None:
         runner.run(**KEY, message="hi").result(PATIENCE)
 
     found = [record.kind for record in records(log)]
+    assert [record.data.get("author") for record in records(log)][-2:] == ["agent", None]
     assert found[-2:] == [Kind.EVENT, Kind.RUN_ENDED]
     assert found.count(Kind.CALL_FINISHED) == 2
     assert found.count(Kind.EVENT) == 3

@@ -263,7 +263,7 @@ def test_hooks_are_asked_about_calls_that_no_tool_can_take(
 def test_what_a_tool_does_to_its_arguments_the_callback_after_does_not_see() -> None:
     seen: list[Any] = []
 
-    def take(items: list[str]) -> int:
+    def take(items: Any) -> int:
         items.clear()
         return 0
 
@@ -315,7 +315,7 @@ def test_plain_hooks_and_tools_never_run_on_a_loop_and_async_ones_always_do(tool
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("which", ["before", "after", "failed"])
-@pytest.mark.parametrize("what", ["raises", "returns text", "cancels itself"])
+@pytest.mark.parametrize("what", ["raises", "returns text", "returns nonsense", "cancels itself"])
 def test_a_hook_that_fails_fails_the_run_and_the_other_calls_are_answered(
     kind: str, which: str, what: str
 ) -> None:
@@ -326,7 +326,7 @@ def test_a_hook_that_fails_fails_the_run_and_the_other_calls_are_answered(
             raise LookupError("no such hook")
         if what == "cancels itself":
             raise asyncio.CancelledError
-        return "text"
+        return "text" if what == "returns text" else {"hook": object()}
 
     keyword = "on_tool_error_callback" if which == "failed" else f"{which}_tool_callback"
     callbacks: dict[str, Any] = {keyword: of_kind(kind, hook)}
@@ -338,7 +338,12 @@ def test_a_hook_that_fails_fails_the_run_and_the_other_calls_are_answered(
     config = RunConfig(tool_execution=ToolExecution.SEQUENTIAL)
     with Runner(app_of(agent), log=MemoryEventLog(), config=config) as runner:
         run = runner.run(**KEY, message="hi")
-        expected = {"raises": LookupError, "returns text": TypeError, "cancels itself": RuntimeError}[what]
+        expected = {
+            "raises": LookupError,
+            "returns text": TypeError,
+            "returns nonsense": ToolResultError,
+            "cancels itself": RuntimeError,
+        }[what]
         with pytest.raises(expected, match="hook"):
             run.answer(PATIENCE)
         assert run.status is RunStatus.FAILED

@@ -203,6 +203,32 @@ def test_a_hook_that_blocks_is_given_up_with_its_call_and_is_residual_until_it_r
         assert [one["outcome"] for one in answers(result)] == ["unknown"]
 
 
+@pytest.mark.parametrize("hook", ["on_tool_error_callback", "after_tool_callback"])
+def test_an_async_call_that_is_given_up_is_no_failure_that_hooks_hear_of(
+    hook: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate, asked = AsyncGate(), list[str]()
+
+    def ask(*args: Any) -> None:
+        asked.append(hook)
+
+    async def look() -> None:
+        await gate.wait()
+
+    model = ScriptedModel(calls(("look", {})), "done")
+    callbacks: dict[str, Any] = {hook: ask}
+    agent = LlmAgent("agent", model, tools=[look], **callbacks)
+    with Runner(app_of(agent), log=MemoryEventLog()) as runner:
+        run = runner.run(**KEY, message="hi").start()
+        gate.arrived()
+        (call,) = runner.sessions.events(**KEY)[-1].function_calls
+        assert run.cancel_call(call.id)
+        assert run.answer(PATIENCE) == "done"
+        assert run.wait_terminated(PATIENCE)
+
+    assert (asked, caplog.records) == ([], [])
+
+
 def test_a_tool_does_not_begin_behind_a_hook_that_swallows_the_cancel_of_its_call() -> None:
     begun, ran = AsyncGate(), list[str]()
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from apps import KEY, app_of, kinds, records
+from apps import KEY, app_of, app_with, kinds, records
 from async_gates import AsyncGate
-from intermission import LlmAgent, RunConfig, Runner, RunStatus
+from intermission import AgentContext, BaseAgent, Content, LlmAgent, RunConfig, Runner, RunStatus
+from intermission.agents.effects import Steps, call_tools
 from intermission.config import ToolExecution
-from intermission.testing import FaultyLog, ScriptedModel, calls
+from intermission.testing import FaultyLog, Gate, ScriptedModel, calls
 from intermission_storage import EventLog, Kind, MemoryEventLog, Record
 from turns import PATIENCE, Bench, responses
 
@@ -322,3 +323,46 @@ def test_in_parallel_mode_a_blocking_tool_waits_for_the_async_hooks_of_the_one_b
         assert run.answer(PATIENCE) == "done"
 
     assert order == ["+a", "-a", "+b", "-b"]
+
+
+@pytest.mark.scenario("J6")
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize("mode", ALL)
+def test_blocking_calls_take_the_longest_of_their_times_if_all_overlap_and_else_the_sum(
+    mode: ToolExecution, count: int
+) -> None:
+    gate, inside = Gate(), list[int]()
+    all_at_once = mode is ToolExecution.PARALLEL_SUBSCRIBE
+
+    def block(number: int) -> int:
+        inside.append(number)
+        gate.wait()
+        return number
+
+    model = ScriptedModel(calls(*(("block", {"number": number}) for number in range(count))), "done")
+    with Runner(app_with(model, block), log=MemoryEventLog()) as runner:
+        run = runner.run(**KEY, message="hi", config=RunConfig(tool_execution=mode)).start()
+        gate.arrived(count if all_at_once else 1)
+        together = len(inside)
+        gate.open()
+        run.answer(PATIENCE)
+
+    assert together == (count if all_at_once else 1)
+    assert told(model) == list(range(count))
+
+
+def test_a_turn_without_calls_has_no_responses_and_leaves_nothing_in_the_log() -> None:
+    answers: list[object] = []
+
+    class Idle(BaseAgent):
+        def run(self, context: AgentContext) -> Steps:
+            answers.append((yield from call_tools([], {})))
+            yield context.event(self.name, content=Content.model("done"))
+
+    log = MemoryEventLog()
+    with Runner(app_of(Idle("idle")), log=log) as runner:
+        for mode in ALL:
+            runner.run(**KEY, message="hi", config=RunConfig(tool_execution=mode)).answer(PATIENCE)
+
+    assert answers == [()] * len(ALL)
+    assert kinds(log).count("event") == 2 * len(ALL)

@@ -14,6 +14,7 @@ from apps import KEY, app_of, app_with, records
 from intermission import LlmAgent, Runner
 from intermission.models.base import ToolDeclaration
 from intermission.testing import ScriptedModel, calls
+from intermission.tools import ToolResultError
 from intermission.tools.results import MAX_BYTES
 from intermission_storage import EventLog, Kind, LmdbEventLog, MemoryEventLog
 from turns import PATIENCE, responses
@@ -118,3 +119,19 @@ def test_a_tool_of_ones_own_that_returns_no_dict_of_plain_values_is_answered_for
 
     (told,) = responses(model)
     assert told["message"].startswith(REFUSED)
+
+
+def test_a_callback_on_errors_may_answer_for_a_result_that_cannot_be_passed_on() -> None:
+    errors: list[Any] = []
+
+    def failed(tool: Any, args: Any, context: Any, error: Any) -> dict[str, int]:
+        errors.append(error)
+        return {"instead": 1}
+
+    model = ScriptedModel(calls(("raw", {})), "done")
+    agent = LlmAgent("agent", model, tools=[Raw({"it": object()})], on_tool_error_callback=failed)
+    with Runner(app_of(agent), log=MemoryEventLog()) as runner:
+        assert runner.run(**KEY, message="hi").answer(PATIENCE) == "done"
+
+    assert responses(model) == [{"instead": 1}]
+    assert [type(error) for error in errors] == [ToolResultError]
