@@ -1,15 +1,20 @@
+import http.server
+import json
 import os
 import pty
 import re
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 import tree
 from intermission.cli import main
+from intermission.cli.witness import SlotsWitness
 from intermission.testing import Gate, ModelServer, calls, error, text
 from intermission_storage import Head, LmdbEventLog
 
@@ -32,6 +37,11 @@ def test_the_demo_streams_calls_a_tool_and_finds_its_session_again(
         "#8      support: Your order 1042 has shipped.",
         "It is in Lisbon now.",
         "completed, last record 13",
+        "Tell me a long story",
+        "accepted: the run is cancelled, stored up to record 5",
+        "saw the connection close",
+        "cancelled, last record 5",
+        "the last event in the log is the user's",
     ]
     places = [shown.index(part) for part in order]
     assert places == sorted(places)
@@ -45,19 +55,23 @@ def test_the_demo_talks_to_any_server_that_is_named_and_keeps_the_log_where_it_i
         calls(("order_status", {"order_id": "1042"})),
         text("It is ", "in Utrecht."),
         text("Still there."),
+        text("Once ", "upon ", "a ", "time ", "there ", Gate(), "was"),
     )
     with ModelServer(*script) as server:
         assert (
             main(["demo", "--model-url", server.url, "--model", "mine", "--log", str(tmp_path / "log")]) == 0
         )
 
-    assert [request["model"] for request in server.requests] == ["mine"] * 3
-    assert [message["role"] for message in server.requests[-1]["messages"]] == [
+    assert [request["model"] for request in server.requests] == ["mine"] * 4
+    assert server.aborted == 1
+    assert [message["role"] for message in server.requests[2]["messages"]] == [
         *("system", "user", "assistant", "tool", "assistant", "user"),
     ]
-    assert "It is in Utrecht." in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "It is in Utrecht." in shown
+    assert "does not tell what it works on" in shown
     with LmdbEventLog(tmp_path / "log") as log:
-        assert log.streams() == ["demo/you/orders"]
+        assert log.streams() == ["demo/you/orders", "demo/you/stories"]
         assert log.head("demo/you/orders") == Head(13)
 
 
@@ -159,3 +173,39 @@ def test_an_empty_folder_name_is_wrong_usage() -> None:
         main(["demo", "--log", ""])
 
     assert left.value.code == 2
+
+
+def test_a_story_that_ends_before_its_cancel_makes_the_demo_fail(capsys: pytest.CaptureFixture[str]) -> None:
+    with ModelServer("It is there.", "It still is.", "Once upon a time.") as server:
+        assert main(["demo", "--model-url", server.url, "--model", "short"]) == 1
+    assert "came to its end before it could be cancelled" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("busy", "told"), [([1, 1, 0], "works on nothing any more"), ([None], "does not tell what it works on")]
+)
+def test_a_server_with_slots_is_asked_until_none_works(busy: list[int | None], told: str) -> None:
+    asked = iter(busy)
+
+    class Slots(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            works = next(asked)
+            body = b"no" if works is None else json.dumps([{"is_processing": bool(works)}]).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nobody reads it."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Slots) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            witness = SlotsWitness(f"http://127.0.0.1:{server.server_port}/v1")
+            assert told in witness.told(time.monotonic())
+        finally:
+            server.shutdown()
+            thread.join(30)
+    assert list(asked) == []

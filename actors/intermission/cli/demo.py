@@ -2,13 +2,15 @@
 
 import tempfile
 import threading
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from intermission.agents import App, LlmAgent
-from intermission.cli.live import Live
+from intermission.cli.live import Live, show_receipt
 from intermission.cli.terminal import Screen
+from intermission.cli.witness import ScriptedWitness, SlotsWitness, Witness
 from intermission.config import RunConfig
 from intermission.errors import IntermissionError
 from intermission.models import ChatCompletions
@@ -22,6 +24,8 @@ __all__ = ["demo", "order_status"]
 
 _QUESTION = "Where is my order 1042?"
 _FOLLOW_UP = "Which city is it in?"
+_STORY = "Tell me a long story about a lighthouse."
+_HEARD = 3  # pieces of it that are heard before it is cancelled
 _USER, _SESSION = "you", "orders"
 
 
@@ -31,7 +35,7 @@ def order_status(order_id: str) -> dict[str, str]:
 
 
 def demo(*, model_url: str | None, model: str | None, log: str | None, screen: Screen) -> int:
-    """Show a run that streams and calls a tool, then find its session again; return the exit code.
+    """Show runs that stream and call a tool, a session found again, and a cancel; return the exit code.
 
     Args:
         model_url: Base address of a server that speaks OpenAI chat completions; `None` scripts one here.
@@ -39,7 +43,10 @@ def demo(*, model_url: str | None, model: str | None, log: str | None, screen: S
         log: Where to keep the log; `None` for a temporary folder that is removed.
         screen: Where to show it.
     """
-    with _place(log) as path, _model(model_url, model, paced=screen.is_terminal) as (served, address):
+    with (
+        _place(log) as path,
+        _model(model_url, model, paced=screen.is_terminal) as (served, address, witness),
+    ):
         screen.heading(f"Intermission {__version__}: an agent, a tool, and a session that outlives both")
         screen.line("model", f"{served.name} at {address}", "dim")
         screen.line("log", str(path), "dim")
@@ -58,6 +65,9 @@ def demo(*, model_url: str | None, model: str | None, log: str | None, screen: S
         screen.heading("3. The conversation goes on where it was")
         if not _turn(app, path, _FOLLOW_UP, screen):
             return 1
+        screen.heading("4. A story is cancelled in mid-stream, and the server's side is asked what it saw")
+        if not _cancel(served, witness, path, screen):
+            return 1
         if log is not None:
             screen.note(f"the log stays in {path}")
         return 0
@@ -73,17 +83,19 @@ def _place(log: str | None) -> Generator[Path]:
 
 
 @contextmanager
-def _model(url: str | None, name: str | None, *, paced: bool) -> Generator[tuple[Model, str]]:
+def _model(url: str | None, name: str | None, *, paced: bool) -> Generator[tuple[Model, str, Witness]]:
     if url is not None and name is not None:
-        yield ChatCompletions(name, base_url=url, options={"temperature": 0, "max_tokens": 200}), url
+        served = ChatCompletions(name, base_url=url, options={"temperature": 0, "max_tokens": 400})
+        yield served, url, SlotsWitness(url)
         return
     pause = _Pause(0.05 if paced else 0.0)
     with ModelServer(
         calls(("order_status", {"order_id": "1042"})),
         text(*_spoken("Your order 1042 has shipped. It was last seen in Lisbon.", pause)),
         text(*_spoken("It is in Lisbon now.", pause)),
+        text(*_spoken("Once upon a time there was", pause), Gate(), "an end."),  # that nobody waits for
     ) as server:
-        yield ChatCompletions("scripted", base_url=server.url), server.url
+        yield ChatCompletions("scripted", base_url=server.url), server.url, ScriptedWitness(server)
 
 
 class _Pause(Gate):
@@ -120,6 +132,36 @@ def _turn(app: App, path: Path, question: str, screen: Screen) -> bool:
         result = run.result()
     live.end(result)
     return result.status is RunStatus.COMPLETED
+
+
+def _cancel(served: Model, witness: Witness, path: Path, screen: Screen) -> bool:
+    """Cancel a run while its model speaks; return whether all of it came as it must."""
+    screen.line("you", _STORY, "cyan")
+    live = Live(screen)
+    with Runner(App("demo", LlmAgent("teller", served)), log=path) as runner:
+        run = runner.run(
+            user_id=_USER, session_id="stories", message=_STORY, config=RunConfig(streaming=True)
+        )
+        cancelled = 0.0
+        with suppress(IntermissionError):
+            for pieces, event in enumerate(run):
+                live.show(event)
+                if pieces == _HEARD:
+                    cancelled = time.monotonic()
+                    receipt = run.cancel("that is enough", wait=True, timeout=5.0)
+                    live.end_line()
+                    show_receipt(receipt, run, screen)
+                    break  # what the model said before the cancel may still be there to be read
+        result = run.result()
+        if cancelled:
+            screen.line("server", witness.told(cancelled), "cyan")
+        live.end(result)
+        if result.status is not RunStatus.CANCELLED:
+            screen.note("the story came to its end before it could be cancelled")
+            return False
+        last = runner.sessions.events(user_id=_USER, session_id="stories")[-1]
+        screen.note(f"the last event in the log is the {last.author}'s: half an answer is not stored")
+        return True
 
 
 def _show_log(app: App, path: Path, screen: Screen) -> None:
