@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 
 from apps import KEY
 from intermission import App, Content, LlmAgent, RunConfig, Runner, RunStatus
+from intermission.cli.witness import SlotsWitness
 from intermission.models import ChatCompletions, ModelRequest
 
 pytestmark = pytest.mark.real_model
@@ -115,6 +117,26 @@ def test_another_runner_finds_the_session_and_the_model_is_told_of_it(
     told_last = before[-1].usage
     assert told_last is not None
     assert second.usage.input_tokens > told_last.input_tokens
+
+
+def test_after_a_cancel_the_servers_slot_is_free_at_once(model: ChatCompletions, tmp_path: Path) -> None:
+    url = os.environ["INTERMISSION_MODEL_URL"]
+    endless = ChatCompletions(model.name, base_url=url, options={"temperature": 0, "ignore_eos": True})
+    app = App("real", LlmAgent("teller", endless))
+    with Runner(app, log=tmp_path / "log") as runner:
+        run = runner.run(**KEY, message="Tell me a long story about a lighthouse.", config=STREAMING)
+        heard = 0
+        for heard, _ in enumerate(run, 1):
+            if heard == 20:
+                break  # this loses the consumer, which cancels the run
+        cancelled = time.monotonic()
+        assert run.result(WITHIN).status is RunStatus.CANCELLED
+        assert run.wait_terminated(WITHIN)
+        told = SlotsWitness(url).told(cancelled)
+        assert runner.sessions.events(**KEY)[-1].author == "user"
+        assert runner.residual() == []
+    assert heard == 20  # of as many as fit into the slot, since the model is not allowed to end
+    assert "works on nothing any more" in told
 
 
 @contextmanager
