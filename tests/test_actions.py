@@ -40,9 +40,9 @@ def test_what_tools_ask_for_is_on_the_event_of_their_responses(mode: ToolExecuti
     def second(tool_context: ToolContext) -> None:
         tool_context.actions.transfer_to_agent = "second"
 
-    agent = LlmAgent(
-        "root", ScriptedModel(calls(("first", {}), ("second", {})), text("done")), tools=[first, second]
-    )
+    model = ScriptedModel(calls(("first", {}), ("second", {})), text("done"))
+    below = [LlmAgent(name, model) for name in ("first", "second")]
+    agent = LlmAgent("root", model, tools=[first, second], sub_agents=below)
     with Runner(App("app", agent), log=MemoryEventLog()) as runner:
         config = RunConfig(tool_execution=mode)
         run = runner.run(user_id="u", session_id="s", message="hi", config=config)

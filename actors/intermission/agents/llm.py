@@ -123,13 +123,13 @@ class LlmAgent(TransferringAgent):
         while True:
             request = yield from self._request(context, place, tools)
             generated = yield from call_model(self.model, request, self.name)
-            content = generated.response.content
+            content = _with_call_ids(generated.response.content)
             if not any(_says_something(part) for part in content.parts):
                 logger.warning("model %s answered agent %s with nothing", self.model.name, self.name)
                 return
             answer = context.event(
                 self.name,
-                content=_with_call_ids(content),
+                content=content,
                 usage=generated.response.usage or Usage(complete=False),
                 shown=generated.shown,
             )
