@@ -5,7 +5,7 @@ import pytest
 from intermission import App, LlmAgent, RunConfig, Runner, ToolContext, ToolExecution
 from intermission.actions import Actions
 from intermission.events import NO_ACTIONS, EventActions
-from intermission.testing import ScriptedModel, calls, text
+from intermission.testing import ScriptedModel, calls
 from intermission_storage import MemoryEventLog
 
 
@@ -34,18 +34,14 @@ def test_of_two_transfers_the_later_stands_and_nothing_is_taken_back() -> None:
 @pytest.mark.parametrize("mode", ToolExecution)
 def test_what_tools_ask_for_is_on_the_event_of_their_responses(mode: ToolExecution) -> None:
     def first(tool_context: ToolContext) -> None:
-        tool_context.actions.transfer_to_agent = "first"
-        tool_context.actions.skip_summarization = True
+        tool_context.actions.escalate = True
 
     def second(tool_context: ToolContext) -> None:
-        tool_context.actions.transfer_to_agent = "second"
+        tool_context.actions.skip_summarization = True
 
-    model = ScriptedModel(calls(("first", {}), ("second", {})), text("done"))
-    below = [LlmAgent(name, model) for name in ("first", "second")]
-    agent = LlmAgent("root", model, tools=[first, second], sub_agents=below)
-    with Runner(App("app", agent), log=MemoryEventLog()) as runner:
-        config = RunConfig(tool_execution=mode)
-        run = runner.run(user_id="u", session_id="s", message="hi", config=config)
-        answers = [event for event in run if event.function_responses]
-    assert [event.actions.transfer_to_agent for event in answers] == ["second"]
-    assert answers[0].actions.skip_summarization
+    model = ScriptedModel(calls(("first", {}), ("second", {})))
+    app = App("app", LlmAgent("root", model, tools=[first, second]))
+    with Runner(app, log=MemoryEventLog(), config=RunConfig(tool_execution=mode)) as runner:
+        run = runner.run(user_id="u", session_id="s", message="hi")
+        [answered] = [event for event in run if event.function_responses]
+    assert answered.actions == EventActions(escalate=True, skip_summarization=True)

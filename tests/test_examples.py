@@ -1,3 +1,5 @@
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -6,6 +8,8 @@ import pytest
 import tree
 
 EXPECTED = {
+    "async_tool.py": "The sky is blue everywhere.\n{'cities': ['Rome', 'Oslo', 'Lima']}\n",
+    "chat.py": "> I am listening.\n> I am listening.\n> ",
     "budget_supervisor.py": "stopped: the budget is spent\n",
     "rate_limiter.py": "All sunny.\nthree calls took at least a tenth of a second: True\n",
     "quickstart.py": "It is in Utrecht.\ncompleted\n",
@@ -21,14 +25,36 @@ EXPECTED = {
 }
 
 
+TYPED = {"chat.py": "Hello.\nStill there?\n"}
+
+# An example that is itself tests, as its reader would have them.
+TESTS = "test_support_agent.py"
+
+
 def test_every_example_is_expected_to_print_something() -> None:
-    assert sorted(path.name for path in (tree.ROOT / "examples").glob("*.py")) == sorted(EXPECTED)
+    examples = sorted(path.name for path in (tree.ROOT / "examples").glob("*.py"))
+    assert examples == sorted([*EXPECTED, TESTS])
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_an_example_prints_what_its_page_says(name: str, tmp_path: Path) -> None:
+    finished = subprocess.run(
+        [sys.executable, str(tree.ROOT / "examples" / name)],
+        cwd=tmp_path,
+        env=tree.environment(),
+        input=TYPED.get(name, ""),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (finished.returncode, finished.stdout) == (0, EXPECTED[name])
 
-    finished = tree.run(sys.executable, str(tree.ROOT / "examples" / name), cwd=tmp_path, timeout=60)
+
+def test_the_example_of_tests_passes(tmp_path: Path) -> None:
+    copy = shutil.copy(tree.ROOT / "examples" / TESTS, tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(copy)]
+    finished = tree.run(*command, cwd=tmp_path, timeout=120)
     finished.check()
-
-    assert finished.output == EXPECTED[name]
+    assert "2 passed" in finished.output

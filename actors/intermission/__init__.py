@@ -6,10 +6,10 @@ A module imports only from the rows below its own:
     testing                    what tests of agents need: scripted models, gates, a model server
     agent_tool                 agents as tools of others, by runners inside runs
     runner                     the caller's way in
+    plugins/                   what looks at every run
     sessions/                  the actor of a session, its only writer; finding, following, shared state
     runs/                      the handle on a run, and the actor that drives it
     agents/                    agents as generators of effects: no thread, no I/O
-    plugins/                   what looks at every run
     tools/  models/            what an agent uses: plain objects
     messages                   what actors say to each other
     kernel/                    what actors stand on
@@ -23,12 +23,22 @@ A module imports only from the rows below its own:
 import logging
 
 from intermission.agent_tool import AgentTool
-from intermission.agents import AgentContext, App, BaseAgent, LlmAgent, exit_loop, transfer_to_agent
-from intermission.config import OnConsumerLost, RunConfig, ToolExecution
+from intermission.agents import (
+    AgentContext,
+    App,
+    BaseAgent,
+    CallbackContext,
+    LlmAgent,
+    exit_loop,
+    transfer_to_agent,
+)
+from intermission.config import OnConsumerLost, OnToolFailure, RunConfig, ToolExecution
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import (
+    AgentDepthError,
     AgentNotFoundError,
     AlreadyConsumedError,
+    HookResultError,
     InstructionError,
     IntermissionError,
     LlmCallsLimitExceededError,
@@ -41,6 +51,7 @@ from intermission.errors import (
     SessionClosedError,
     SessionExistsError,
     SessionNotFoundError,
+    ToolFailedError,
 )
 from intermission.events import Event, EventActions, Usage
 from intermission.kernel.actor import Actor
@@ -53,7 +64,13 @@ from intermission.messages import PoisonPill, StartRun, Stop
 from intermission.plugins import Plugin
 from intermission.runner import Runner
 from intermission.runs.messages import EventStored, RunEnded, RunStarted
-from intermission.runs.receipt import CancelOutcome, CancelReceipt, CancelReport, ResidualWork
+from intermission.runs.receipt import (
+    CancelOutcome,
+    CancelReceipt,
+    CancelReport,
+    ResidualOutcome,
+    ResidualWork,
+)
 from intermission.runs.result import CancelSource, RunResult, RunStatus
 from intermission.runs.run import Run
 from intermission.sessions.catalog import SessionEntry, SessionInfo, Sessions
@@ -61,7 +78,7 @@ from intermission.sessions.handle import Session
 from intermission.sessions.run_records import RunRecord
 from intermission.sessions.system import SessionSystem
 from intermission.state import State
-from intermission.tools import FunctionTool, ToolContext
+from intermission.tools import FunctionTool, ToolContext, tool
 from intermission.version import __version__
 
 # The library logs under this name and leaves it to the program whether anybody listens.
@@ -73,6 +90,7 @@ __all__ = [
     "ActorRef",
     "ActorSystem",
     "AgentContext",
+    "AgentDepthError",
     "AgentNotFoundError",
     "AgentTool",
     "AlreadyConsumedError",
@@ -80,6 +98,7 @@ __all__ = [
     "AskTimeoutError",
     "BaseAgent",
     "Blob",
+    "CallbackContext",
     "CancelOutcome",
     "CancelReceipt",
     "CancelReport",
@@ -93,6 +112,7 @@ __all__ = [
     "FunctionCall",
     "FunctionResponse",
     "FunctionTool",
+    "HookResultError",
     "InstructionError",
     "IntermissionError",
     "LlmAgent",
@@ -100,11 +120,13 @@ __all__ = [
     "ModelError",
     "ModelErrorKind",
     "OnConsumerLost",
+    "OnToolFailure",
     "OverloadedError",
     "Part",
     "Plugin",
     "PoisonPill",
     "ReentrantRunError",
+    "ResidualOutcome",
     "ResidualWork",
     "Run",
     "RunConfig",
@@ -132,8 +154,10 @@ __all__ = [
     "Terminated",
     "ToolContext",
     "ToolExecution",
+    "ToolFailedError",
     "Usage",
     "__version__",
     "exit_loop",
+    "tool",
     "transfer_to_agent",
 ]

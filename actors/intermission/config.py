@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["OnConsumerLost", "RunConfig", "ToolExecution"]
+__all__ = ["OnConsumerLost", "OnToolFailure", "RunConfig", "ToolExecution"]
 
 
 class ToolExecution(StrEnum):
@@ -26,6 +26,13 @@ class OnConsumerLost(StrEnum):
     DETACH = "detach"
 
 
+class OnToolFailure(StrEnum):
+    """What becomes of the calls under way when another of their turn fails the run."""
+
+    CANCEL_SIBLINGS = "cancel_siblings"
+    AWAIT_SIBLINGS = "await_siblings"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """Settings of one run.
@@ -38,13 +45,15 @@ class RunConfig:
         timeout: Seconds from the start to the end of the run, the wait behind other runs included; then it
             ends `expired`. `None` for no limit.
         tool_timeout: Seconds that one tool call may take; then the model is told that its outcome is
-            unknown, and the run goes on without it. `None` for no limit.
+            unknown, and the run goes on without it. `None` for no limit. A tool's own `timeout` goes before.
+        on_tool_failure: Whether the calls under way are given up or waited for when another one of their
+            turn fails the run. Those that have not begun do not begin in either case.
         on_consumer_lost: Whether a run that nobody `start()`ed is cancelled when its consumer is gone.
         overlap_model_calls: Let a model call, and nothing else, run while the events before it are being
             stored. What it says is shown only when they are.
 
     Raises:
-        ValueError: A time limit is not above zero, or `on_consumer_lost` or `tool_execution` is unknown.
+        ValueError: A time limit is not above zero, or the value of an option is unknown.
     """
 
     max_llm_calls: int = 500
@@ -52,6 +61,7 @@ class RunConfig:
     tool_execution: ToolExecution = ToolExecution.PARALLEL
     timeout: float | None = None
     tool_timeout: float | None = None
+    on_tool_failure: OnToolFailure | str = OnToolFailure.CANCEL_SIBLINGS
     on_consumer_lost: OnConsumerLost | str = OnConsumerLost.CANCEL
     overlap_model_calls: bool = False
 
@@ -61,4 +71,5 @@ class RunConfig:
             if seconds is not None and not seconds > 0:
                 raise ValueError(f"{name} is {seconds}: give seconds above 0, or None for no limit")
         object.__setattr__(self, "on_consumer_lost", OnConsumerLost(self.on_consumer_lost))
+        object.__setattr__(self, "on_tool_failure", OnToolFailure(self.on_tool_failure))
         object.__setattr__(self, "tool_execution", ToolExecution(self.tool_execution))

@@ -1,8 +1,10 @@
 """Every error that the runtime raises. Each says what happened, what was kept and what to do.
 
     IntermissionError
+    ├── AgentDepthError              agents run one another without an end
     ├── AgentNotFoundError           an agent was to hand over to one that its tree does not have
     ├── AlreadyConsumedError         the run's events have a consumer already
+    ├── HookResultError              a callback or a plugin's hook returned what it must not
     ├── InstructionError             an instruction needs a key that the state does not have
     ├── LlmCallsLimitExceededError   the run asked the model more often than its limit
     ├── ModelError                   a model call failed; `kind` says how
@@ -12,18 +14,22 @@
     ├── SessionBusyError             another process or runner has the session
     ├── SessionClosedError           the session or its runner closed before the run began
     ├── SessionExistsError           a session of that key exists already
-    └── SessionNotFoundError         the log holds no such session
+    ├── SessionNotFoundError         the log holds no such session
+    └── ToolFailedError              an async tool failed, and no hook answered for it
 
 Errors of the event log are `intermission_storage.StorageError` and its kin.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from intermission_storage import Owner
 
 __all__ = [
+    "AgentDepthError",
     "AgentNotFoundError",
     "AlreadyConsumedError",
+    "HookResultError",
     "InstructionError",
     "IntermissionError",
     "LlmCallsLimitExceededError",
@@ -36,11 +42,30 @@ __all__ = [
     "SessionClosedError",
     "SessionExistsError",
     "SessionNotFoundError",
+    "ToolFailedError",
 ]
 
 
 class IntermissionError(Exception):
     """Root of the runtime's errors."""
+
+
+class AgentDepthError(IntermissionError):
+    """Agents run one another inside each other, deeper than any tree of agents: one of them runs itself.
+
+    What was stored before is kept. Let an agent end before another takes over, or repeat it in a loop.
+
+    Attributes:
+        agents: The names of the agents, from the outermost to the one that was not run any more.
+    """
+
+    def __init__(self, agents: Sequence[str]) -> None:
+        names = " > ".join(agents if len(agents) <= 8 else [*agents[:3], "...", *agents[-4:]])
+        super().__init__(
+            f"agents run one another {len(agents)} deep ({names}), so the last one was not run: look for an "
+            "agent that runs itself. What was stored before is kept."
+        )
+        self.agents = tuple(agents)
 
 
 class AgentNotFoundError(IntermissionError):
@@ -62,6 +87,18 @@ class AgentNotFoundError(IntermissionError):
 
 class AlreadyConsumedError(IntermissionError):
     """A run has one stream of events, and somebody iterates it already. The run is not touched."""
+
+
+class HookResultError(IntermissionError, TypeError):
+    """A callback or a plugin's hook returned what it must not. What was stored before is kept.
+
+    Attributes:
+        hook: The name of the function.
+    """
+
+    def __init__(self, hook: str, problem: str) -> None:
+        super().__init__(f"{hook} returned {problem}. What was stored before is kept.")
+        self.hook = hook
 
 
 class InstructionError(IntermissionError):
@@ -118,6 +155,7 @@ class ModelError(IntermissionError):
         status: The HTTP status of the answer, if there was one.
         retryable: Whether the same call may well succeed later.
         retry_after: Seconds that the service asks to wait, if it said so.
+        limit: The time limit of the model that has passed, by the name of its keyword, if one has.
     """
 
     def __init__(
@@ -127,11 +165,13 @@ class ModelError(IntermissionError):
         kind: ModelErrorKind,
         status: int | None = None,
         retry_after: float | None = None,
+        limit: str | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
         self.status = status
         self.retry_after = retry_after
+        self.limit = limit
         self.retryable = kind in {
             ModelErrorKind.RATE_LIMIT,
             ModelErrorKind.TIMEOUT,
@@ -206,3 +246,22 @@ class SessionNotFoundError(IntermissionError):
             f"app {app!r} has no session {session_id!r} of user {user_id!r} in this log. "
             "App name, user id and session id together make the key; a session begins with its first run."
         )
+
+
+class ToolFailedError(IntermissionError):
+    """An async tool raised, and no hook on tool errors answered for it. What it raised is the `__cause__`.
+
+    The responses to the other calls of its turn are stored, so the session can go on with the next message.
+
+    Attributes:
+        tool: The tool's name.
+        call_id: The function call's id.
+    """
+
+    def __init__(self, tool: str, call_id: str, error: BaseException) -> None:
+        super().__init__(
+            f"async tool {tool!r} failed: {type(error).__name__}: {error}. The calls of its turn are "
+            "answered, and that is stored. Give an on_tool_error_callback to answer in its place."
+        )
+        self.tool = tool
+        self.call_id = call_id

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Mapping
 from types import TracebackType
@@ -25,6 +26,7 @@ from intermission.kernel.workers import Workers
 from intermission.keys import SessionKey
 from intermission.messages import PoisonPill, StartRun, Stop
 from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.plugin_closing import PluginClosing
 from intermission.runs.result import CancelSource
 from intermission.runs.run import Run
 from intermission.runs.services import Services
@@ -34,6 +36,7 @@ from intermission.sessions.directory import Directory
 from intermission.sessions.early import EarlyMessages
 from intermission.sessions.handle import Session
 from intermission.sessions.host import Host
+from intermission.sessions.notices import Notices
 from intermission.sessions.reading import events_after
 from intermission.sessions.settings import (
     check_config,
@@ -47,6 +50,8 @@ from intermission.sessions.system import Sessioned, SessionSystem
 from intermission_storage import EventLog, LmdbEventLog
 
 __all__ = ["Runner"]
+
+_PATIENCE = 1.0  # seconds that hooks and plugins have at least, when runs have taken all of the grace
 
 
 class Runner(Administration):
@@ -137,14 +142,15 @@ class Runner(Administration):
             loops=ToolLoops(timer, loop=loop, on_startup=on_startup),
         )
         self._directory = Directory(self._start_session, max_queued=max_queued, resident=resident_sessions)
-        shared = SharedState(self._log)
-        host = Host(app, self._log, self._services, self._directory, self.system.topics, shared, auto_create)
-        super().__init__(host, self._directory)
+        self._plugins = PluginClosing(app.plugins, self._services)
+        self._notices = Notices(app, self._log, self._services, self._directory.tell)
+        super().__init__(self._host_of(app, auto_create=auto_create), self._directory)
         self._closing = threading.RLock()  # a second closer must not close the log under the first
         self._runs = EarlyMessages(self._directory)
         self._signals: SignalClose | None = None
         if switch_interval is not None:
             sys.setswitchinterval(switch_interval)
+        self._notices.open()
 
     def run(
         self,
@@ -199,8 +205,12 @@ class Runner(Administration):
             runs: What becomes of those left: with `"cancel"` they end `cancelled`, by `shutdown`; with
                 `"release"` they end `interrupted`, and can be gone on with.
 
+        Hooks of ended runs that are under way are waited for within the grace, and so are the plugins, which
+        are closed then; both have a second at least.
+
         Raises:
             ValueError: `grace` is no number of seconds, or `runs` is neither.
+            Exception: What a plugin's `close` raised, or an `ExceptionGroup` of several, when all is closed.
         """
         if not grace >= 0:
             raise ValueError(f"grace is {grace}: give seconds, at least 0")
@@ -210,16 +220,21 @@ class Runner(Administration):
             return
         try:
             with blocking_here():
-                self._close(min(grace, threading.TIMEOUT_MAX), release=runs == "release")
+                errors = self._close(min(grace, threading.TIMEOUT_MAX), release=runs == "release")
         finally:
             self._closing.release()
         signals, self._signals = self._signals, None
         if signals is not None:
             signals.finish()
+        if errors:
+            raise errors[0] if len(errors) == 1 else ExceptionGroup("plugins could not be closed", errors)
 
-    def _close(self, grace: float, *, release: bool) -> None:
+    def _close(self, grace: float, *, release: bool) -> list[Exception]:
         self._viewers.close()
+        deadline = time.monotonic() + grace
         self._directory.close(grace, release=release)
+        self._notices.close(max(deadline - time.monotonic(), _PATIENCE))
+        errors = self._plugins.close(max(deadline - time.monotonic(), _PATIENCE))
         self._actors.close()
         self.system.close()
         self._services.loops.close()
@@ -227,6 +242,7 @@ class Runner(Administration):
         self._services.timer.close()
         if self._owns_log:
             self._log.close()
+        return errors
 
     async def aclose(self, grace: float = 5.0, *, runs: str = "cancel") -> None:
         """As `close`, without blocking the event loop."""
@@ -266,6 +282,12 @@ class Runner(Administration):
         except KeyboardInterrupt:  # a Ctrl-C during the grace ends the grace, and nobody else would close
             self.close(0)
             raise
+
+    def _host_of(self, app: App, *, auto_create: bool) -> Host:
+        shared, topics = SharedState(self._log), self.system.topics
+        return Host(
+            app, self._log, self._services, self._directory, topics, shared, self._notices, auto_create
+        )
 
     def _lifecycle(
         self,

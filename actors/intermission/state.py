@@ -186,6 +186,11 @@ class State(MutableMapping[str, Any]):
         for operation in change.operations:
             self._operate(operation)
 
+    @property
+    def changed(self) -> bool:
+        """Whether anything has changed since the last `take`."""
+        return bool(self._delta or self._operations)
+
     def take(self) -> StateChange:
         """Return what has changed since the last time, and begin anew."""
         delta, self._delta = self._delta, {}

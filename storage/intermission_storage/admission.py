@@ -44,6 +44,7 @@ class Request:
     release: bool = False
     put: Sequence[IndexEntry] = ()
     drop: Sequence[IndexEntry] = ()
+    needs: Sequence[IndexEntry] = ()
     also: Mapping[str, Sequence[Record]] = field(default_factory=_nothing)
 
 

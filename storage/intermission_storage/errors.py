@@ -51,19 +51,36 @@ class ClaimedError(StorageError):
 
 
 class ConflictError(StorageError):
-    """The stream is not where the writer expects it: somebody else has appended to it.
+    """The stream is not as the writer expects it: somebody else has appended to it, or has made it anew.
 
     Nothing of the refused batch was written. Read the stream again and decide anew.
+
+    Attributes:
+        stream: Its name.
+        expected: The number of the last record that the writer knows of.
+        actual: The number of the last record.
+        lacking: The index and the key of an entry that the batch needs, if that is what differs.
     """
 
-    def __init__(self, stream: str, *, expected: int, actual: int) -> None:
+    def __init__(
+        self,
+        stream: str,
+        *,
+        expected: int | None,
+        actual: int,
+        lacking: tuple[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        if lacking is None:
+            what = f"is at {actual}, not at {expected}: another writer has appended to it"
+        else:
+            what = f"has not the entry {lacking[1]!r} of index {lacking[0]!r} that its writer knows of"
         super().__init__(
-            f"stream {stream!r} is at {actual}, not at {expected}: another writer has appended to it. "
-            "Nothing was written; read the stream again before the next append."
+            f"stream {stream!r} {what}. Nothing was written; read the stream again before the next append."
         )
         self.stream = stream
         self.expected = expected
         self.actual = actual
+        self.lacking = lacking
 
 
 class EncodingError(StorageError, TypeError):

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import lmdb
 
 from intermission_storage.admission import HeldError, Position, Request, admit, token_after
-from intermission_storage.codec import encode_segment
-from intermission_storage.errors import ClaimedError, StorageError
+from intermission_storage.codec import decode_value, encode_segment
+from intermission_storage.errors import ClaimedError, ConflictError, StorageError
 from intermission_storage.lmdb_schema import (
     Databases,
     IndexChange,
@@ -19,7 +19,7 @@ from intermission_storage.lmdb_schema import (
     unpack_owner,
 )
 from intermission_storage.log import Done
-from intermission_storage.record import Appended, Owner
+from intermission_storage.record import Appended, IndexEntry, Owner
 
 __all__ = ["Job", "LmdbBatch", "OpenOwner"]
 
@@ -42,6 +42,7 @@ class Job:
         owner: Who submits it.
         rest: All that it asks, if that is more than `expected` and `token`.
         also: Records for other streams: the stream's name, its digest, the records.
+        needs: Index entries that must be there, by their keys.
         outcome: How it went, once that is known.
     """
 
@@ -55,6 +56,7 @@ class Job:
     index: Sequence[IndexChange] = ()
     rest: Request | None = None
     also: Sequence[tuple[str, bytes, Sequence[bytes]]] = ()
+    needs: Sequence[tuple[bytes, IndexEntry]] = ()
     delete: bool = False
     outcome: Appended | StorageError | None = None
 
@@ -108,6 +110,8 @@ class LmdbBatch:
             else:
                 segment.extend(job.records)
             return Appended(position.last, job.token)
+        for key, entry in job.needs:
+            self._check_entry(job, position, key, entry)
         for name, key, _ in job.also:  # before anything is written
             self._admit(Request(name), self._position(key))
         if job.delete:
@@ -151,6 +155,16 @@ class LmdbBatch:
         except HeldError:
             assert owner is not None
             raise ClaimedError(request.stream, unpack_owner(owner)) from None
+
+    def _check_entry(self, job: Job, position: Position[PackedOwner], key: bytes, entry: IndexEntry) -> None:
+        found = bytes(self._transaction.get(key, b"", db=self._databases.index))
+        if not found.startswith(job.key) or decode_value(found[len(job.key) :])["value"] != entry.value:
+            raise ConflictError(
+                job.stream,
+                expected=job.expected,
+                actual=position.last,
+                lacking=(entry.index, entry.key),
+            )
 
     def _add_records(
         self, stream: str, key: bytes, records: Sequence[bytes], position: Position[PackedOwner]

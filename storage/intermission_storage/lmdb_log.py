@@ -13,7 +13,7 @@ from intermission_storage.codec import encode_record
 from intermission_storage.errors import LogClosedError, LogReadOnlyError
 from intermission_storage.lmdb_batch import Job, OpenOwner
 from intermission_storage.lmdb_reader import LmdbReader
-from intermission_storage.lmdb_schema import digest, index_change
+from intermission_storage.lmdb_schema import digest, index_change, index_key
 from intermission_storage.lmdb_stores import STORES
 from intermission_storage.log import BatchOptions, Done, check_batch, waited
 from intermission_storage.record import Appended, Head, IndexEntry, Owner, Record
@@ -107,6 +107,7 @@ class LmdbEventLog:
                 (name, digest(name), [encode_record(record) for record in more])
                 for name, more in request.also.items()
             ]
+            job.needs = [(index_key(entry.index, entry.key), entry) for entry in request.needs]
             gone = [index_change(stream, entry, gone=True) for entry in request.drop]
             job.index = [index_change(stream, entry, gone=False) for entry in request.put] + gone
         self._submit(job)

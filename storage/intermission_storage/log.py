@@ -27,6 +27,8 @@ class BatchOptions(TypedDict, total=False):
         release: Give up the claim with this commit.
         put: Index entries that come into being with this commit, or are replaced.
         drop: Index entries that go with it; their values are ignored, and unknown ones are no error.
+        needs: Index entries of the stream that must be there, with these values, or it is a `ConflictError`.
+            A stream's last number alone does not tell it from one that was deleted and made anew.
         also: Records that are appended to other streams in the same commit, by the stream's name: to streams
             that many write and nobody claims. An owner that lives and holds one of them refuses the batch.
     """
@@ -38,6 +40,7 @@ class BatchOptions(TypedDict, total=False):
     release: bool
     put: Sequence[IndexEntry]
     drop: Sequence[IndexEntry]
+    needs: Sequence[IndexEntry]
     also: Mapping[str, Sequence[Record]]
 
 
@@ -92,7 +95,7 @@ class EventLog(Protocol):
         Raises:
             ClaimedError: An owner that lives holds the stream.
             StaleClaimError: The claim of `token` is gone. It is looked at before the position.
-            ConflictError: The stream does not end at `expected`.
+            ConflictError: The stream does not end at `expected`, or lacks an entry that the batch needs.
             LogFullError: There is no room.
             StorageError: And whatever `submit` raises.
         """

@@ -19,7 +19,7 @@ from intermission_storage.codec import (
     encode_segment,
     encode_value,
 )
-from intermission_storage.errors import ClaimedError, LogClosedError, StorageError
+from intermission_storage.errors import ClaimedError, ConflictError, LogClosedError, StorageError
 from intermission_storage.log import BatchOptions, Done, check_batch, check_index_key, check_page, waited
 from intermission_storage.record import Appended, Claim, Head, IndexEntry, Owner, Record
 
@@ -90,7 +90,8 @@ class MemoryEventLog:
         request = Request(stream, **options)
         check_batch(request, records)
         request.put, request.drop = tuple(request.put), tuple(request.drop)
-        for entry in (*request.put, *request.drop):
+        request.needs = tuple(request.needs)
+        for entry in (*request.put, *request.drop, *request.needs):
             check_index_key(entry.index, entry.key)
         encoded = [encode_record(record) for record in records]
         values = [encode_value({"value": entry.value}) for entry in request.put]
@@ -212,6 +213,7 @@ class MemoryEventLog:
         self, request: Request, records: list[bytes], values: list[bytes], also: dict[str, list[bytes]]
     ) -> Appended:
         self._admit(request)
+        self._check_entries(request)
         for other in also:
             self._admit(Request(other))
         stream = self._store.streams.get(request.stream)
@@ -233,6 +235,18 @@ class MemoryEventLog:
         if request.release:
             position.token, position.owner = 0, None
         return Appended(position.last, token_after(request, position))
+
+    def _check_entries(self, request: Request) -> None:
+        for entry in request.needs:
+            stream, raw = self._store.index.get((entry.index, entry.key), (None, b""))
+            if stream != request.stream or decode_value(raw)["value"] != entry.value:
+                found = self._store.streams.get(request.stream)
+                raise ConflictError(
+                    request.stream,
+                    expected=request.expected,
+                    actual=0 if found is None else found.position.last,
+                    lacking=(entry.index, entry.key),
+                )
 
     def _put(self, stream: str, key: _IndexKey, value: bytes) -> None:
         before = self._store.index.get(key)

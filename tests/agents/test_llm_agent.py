@@ -76,7 +76,7 @@ def test_calls_are_emitted_then_run_then_answered_then_the_model_is_asked_again(
     assert asked.starts_calls
     (call,) = asked.event.function_calls
     tools = steps.send(asked.event)
-    assert tools == CallTools((call,), agent.tools)
+    assert tools == CallTools((call,), agent.tools, agent)
     answered = steps.send((FunctionResponse(call.id, "look", {"result": "a"}),))
     assert isinstance(answered, Emit)
     assert answered.event.function_responses == (FunctionResponse(call.id, "look", {"result": "a"}),)
@@ -115,16 +115,23 @@ def test_a_name_in_the_place_of_a_model_is_refused() -> None:
         LlmAgent("agent", name)
 
 
-def test_ids_that_a_provider_gives_its_calls_are_not_used() -> None:
+def test_calls_are_emitted_with_the_ids_that_the_runtime_gave_them() -> None:
     steps = LlmAgent("agent", ScriptedModel()).run(context())
     next(steps)
-    twice = [FunctionCall("call_1", "look", {}), FunctionCall("call_1", "look", {})]
-    effect = steps.send(whole(Content.model(calls=twice)))
+    calls = (FunctionCall("call-1", "look", {}), FunctionCall("call-2", "look", {}))
+    effect = steps.send(whole(Content.model(calls=calls)))
 
     assert isinstance(effect, Emit)
-    ids = {call.id for call in effect.event.function_calls}
-    assert len(ids) == 2
-    assert "call_1" not in ids
+    assert effect.event.function_calls == calls
+
+
+def test_an_answer_that_was_cut_off_says_so_in_its_event() -> None:
+    steps = LlmAgent("agent", ScriptedModel()).run(context())
+    next(steps)
+    effect = steps.send(Generated(ModelResponse(content=Content.model("Hel"), finish_reason="length"), 0))
+
+    assert isinstance(effect, Emit)
+    assert effect.event.error_code == "length"
 
 
 def test_two_tools_of_one_name_are_refused() -> None:

@@ -8,6 +8,7 @@ from tree import run
 
 SCRIPT = "tests/benchmarks/log.py"
 RUNTIME = "tests/benchmarks/runtime.py"
+STARTUP = "tests/benchmarks/startup.py"
 
 
 @pytest.mark.slow
@@ -45,3 +46,19 @@ def test_a_part_of_the_runtimes_benchmark_that_does_not_exist_is_refused() -> No
     finished = run(sys.executable, RUNTIME, "--quick", "whole", "speed")
     assert finished.code == 2
     assert "there is no part speed: there are whole, busy, session, resident," in finished.output
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_the_start_shows_ours_beside_an_empty_program() -> None:
+    finished = run(sys.executable, STARTUP, "intermission", "--rounds", "1")
+    finished.check()
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in finished.output.splitlines()]
+    assert [row[0] for row in table[2:]] == ["nothing", "intermission"]
+    empty, ours = (int(row[2]) for row in table[2:])
+    assert empty < ours
+
+
+def test_a_system_that_the_benchmark_of_the_start_does_not_know_is_refused() -> None:
+    finished = run(sys.executable, STARTUP, "fastest")
+    assert finished.code == 2
+    assert "there is no system fastest: there are nothing, intermission," in finished.output

@@ -1,5 +1,7 @@
 """The documentation is true: its code runs, and each claim names a test that exists."""
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,7 @@ def run(page: Page) -> None:
 @pytest.mark.parametrize("path", [*DOCS, *OTHERS], ids=str)
 def test_the_code_of_a_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())  # nobody types
     run(Page.read(path))
 
 

@@ -62,7 +62,7 @@ def test_the_demo_talks_to_any_server_that_is_named_and_keeps_the_log_where_it_i
 
 
 def test_a_model_that_fails_makes_the_demo_fail_with_its_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with ModelServer(error("service", "out of order")) as server:
+    with ModelServer(error("validation", "out of order")) as server:
         assert main(["demo", "--model-url", server.url, "--model", "mine"]) == 1
 
     assert "out of order" in capsys.readouterr().out

@@ -24,7 +24,7 @@ def server() -> Iterator[ModelServer]:
 
 
 def model(server: ModelServer, **options: object) -> ChatCompletions:
-    return ChatCompletions("small", base_url=server.url, read_timeout=20.0, options=options)
+    return ChatCompletions("small", base_url=server.url, max_retries=0, options=options)
 
 
 def test_a_stream_gives_each_piece_and_then_the_whole(server: ModelServer) -> None:
@@ -33,7 +33,7 @@ def test_a_stream_gives_each_piece_and_then_the_whole(server: ModelServer) -> No
     assert list(model(server).generate(STREAMED)) == [
         ModelResponse(content=Content.model("one "), partial=True),
         ModelResponse(content=Content.model("two"), partial=True),
-        ModelResponse(content=Content.model("one two"), usage=Usage(3, 2, 5)),
+        ModelResponse(content=Content.model("one two"), usage=Usage(3, 2, 5), finish_reason="stop"),
     ]
 
 
@@ -41,21 +41,25 @@ def test_a_plain_answer_is_one_response(server: ModelServer) -> None:
     server.enqueue(text("one ", "two", usage=Usage(3, 2, 5)))
 
     assert list(model(server).generate(WHOLE)) == [
-        ModelResponse(content=Content.model("one two"), usage=Usage(3, 2, 5))
+        ModelResponse(content=Content.model("one two"), usage=Usage(3, 2, 5), finish_reason="stop")
     ]
 
 
 @pytest.mark.parametrize("request_", [STREAMED, WHOLE], ids=["streamed", "whole"])
-def test_tool_calls_come_with_the_last_response_and_without_ids(
+def test_tool_calls_have_their_position_in_the_answer_as_their_id(
     server: ModelServer, request_: ModelRequest
 ) -> None:
     server.enqueue(calls(("add", {"a": 1, "text": "é"}), ("now", {}), text="Let me see."))
     *partials, last = model(server).generate(request_)
 
     assert last.content == Content.model(
-        "Let me see.", calls=[FunctionCall("", "add", {"a": 1, "text": "é"}), FunctionCall("", "now", {})]
+        "Let me see.", calls=[FunctionCall("0", "add", {"a": 1, "text": "é"}), FunctionCall("1", "now", {})]
     )
-    assert all(partial.partial and not partial.content.function_calls for partial in partials)
+    assert last.finish_reason == "tool_calls"
+    assert all(partial.partial for partial in partials)
+    shown = [call for partial in partials for call in partial.content.function_calls]
+    assert {(call.id, call.name) for call in shown} <= {("0", "add"), ("1", "now")}
+    assert bool(shown) == request_.streaming
 
 
 @pytest.mark.parametrize("request_", [STREAMED, WHOLE], ids=["streamed", "whole"])
@@ -80,11 +84,19 @@ def test_options_may_not_name_what_the_runtime_fills() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_limit_that_is_no_positive_number_is_refused(seconds: float) -> None:
-    with pytest.raises(ValueError, match="connect_timeout"):
-        ChatCompletions("small", connect_timeout=seconds)
-    with pytest.raises(ValueError, match="read_timeout"):
-        ChatCompletions("small", read_timeout=seconds)
+@pytest.mark.parametrize(
+    "limit",
+    [
+        "connect_timeout",
+        "first_token_timeout",
+        "gap_timeout",
+        "total_timeout",
+        "stream_total_timeout",
+    ],
+)
+def test_a_limit_that_is_no_positive_number_is_refused(limit: str, seconds: float) -> None:
+    with pytest.raises(ValueError, match=limit):
+        ChatCompletions("small", **{limit: seconds})  # type: ignore[arg-type]  # one of several keywords
 
 
 def test_text_with_a_line_separator_arrives_whole(server: ModelServer) -> None:

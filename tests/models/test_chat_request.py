@@ -140,3 +140,68 @@ def test_a_streaming_request_asks_for_the_usage_too() -> None:
     assert body["stream"] is True
     assert body["stream_options"] == {"include_usage": True}
     json.dumps(body)
+
+
+def body(**fields: Any) -> dict[str, Any]:
+    options = {"temperature": 0, "seed": 7}
+    return chat_request("m", ModelRequest(contents=(Content.user("hello"),), **fields), options)
+
+
+PERSON: dict[str, Any] = {
+    "title": "A person!",
+    "type": "object",
+    "properties": {"name": {"type": "string"}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+def test_the_configuration_of_a_request_comes_before_the_options_of_the_model() -> None:
+    sent = body(generate_config={"temperature": 1, "max_tokens": 5, "stop": ("a", "b")})
+
+    assert (sent["temperature"], sent["seed"], sent["max_tokens"]) == (1, 7, 5)
+    assert sent["stop"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("field", ["messages", "model", "stream", "stream_options", "tools"])
+def test_the_configuration_may_not_name_what_the_runtime_fills(field: str) -> None:
+    with pytest.raises(ModelError, match=f"generate_config may not hold {field}") as caught:
+        body(generate_config={field: 1})
+
+    assert caught.value.kind is ModelErrorKind.CONFIGURATION
+
+
+def test_a_form_of_the_answer_is_the_configurations_or_the_schemas_and_not_both() -> None:
+    form = {"type": "json_object"}
+
+    assert body(generate_config={"response_format": form})["response_format"] == form
+    with pytest.raises(ModelError, match="response_format"):
+        body(generate_config={"response_format": form}, output_schema=PERSON)
+
+
+def test_a_schema_for_the_answer_is_sent_with_a_name_that_the_service_takes() -> None:
+    assert body(output_schema=PERSON)["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "A_person_", "schema": PERSON, "strict": True},
+    }
+    assert body(output_schema={})["response_format"]["json_schema"]["name"] == "answer"
+    assert "response_format" not in body()
+
+
+@pytest.mark.parametrize(
+    ("change", "strict"),
+    [
+        ({}, True),
+        ({"additionalProperties": True}, False),
+        ({"required": []}, False),
+        ({"properties": {"name": {"type": "object"}}}, False),
+        ({"properties": {"name": {"anyOf": [PERSON, {"type": "null"}]}}}, True),
+        ({"properties": {"name": {"type": "array", "items": {"type": "object"}}}}, False),
+        ({"$defs": {"Other": PERSON}}, True),
+        ({"$defs": {"Other": {"type": "object", "properties": {"a": {}}}}}, False),
+    ],
+)
+def test_a_schema_is_enforced_to_the_letter_only_if_the_service_can(
+    change: dict[str, Any], strict: bool
+) -> None:
+    assert body(output_schema=PERSON | change)["response_format"]["json_schema"]["strict"] is strict

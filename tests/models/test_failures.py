@@ -1,4 +1,5 @@
 import json
+import logging
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -49,6 +50,17 @@ def test_a_key_is_hidden_before_the_detail_is_cut() -> None:
     message = str(Failures(key).failed(ModelErrorKind.OTHER, f"what {key}", "x" * 495 + key))
 
     assert "sk-" not in message
+
+
+def test_all_of_a_malformed_text_goes_to_the_log_at_debug_without_the_key(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "intermission")
+    Failures("sk-0123456789").malformed("what", "x" * 10_000 + "sk-0123456789 the end")
+
+    (record,) = caplog.records
+    assert record.levelname == "DEBUG"
+    assert record.getMessage() == f"what: {'x' * 10_000}[key] the end"
 
 
 @pytest.mark.parametrize("spelled", ["it's\\\"<é/+&", "plain-enough"])

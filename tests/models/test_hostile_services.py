@@ -29,7 +29,7 @@ def server() -> Iterator[ModelServer]:
 
 
 def model(url: str, key: str = KEY) -> ChatCompletions:
-    return ChatCompletions("small", base_url=url, api_key=key, read_timeout=20.0)
+    return ChatCompletions("small", base_url=url, api_key=key, max_retries=0)
 
 
 def failure(model: ChatCompletions, request: ModelRequest = STREAMED) -> ModelError:

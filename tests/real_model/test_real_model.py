@@ -35,7 +35,7 @@ def model() -> ChatCompletions:
         pytest.fail("INTERMISSION_MODEL_URL is not set: python tests/real_model/tour.py --pytest sets it")
     name = os.environ.get("INTERMISSION_MODEL", "smollm2")
     return ChatCompletions(
-        name, base_url=url, read_timeout=WITHIN, options={"temperature": 0, "max_tokens": 120}
+        name, base_url=url, first_token_timeout=WITHIN, options={"temperature": 0, "max_tokens": 120}
     )
 
 

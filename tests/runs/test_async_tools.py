@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from apps import KEY, app_with, records
+from apps import KEY, app_of, app_with, records
 from async_gates import AsyncGate
-from intermission import RunConfig, Runner, RunStatus, ToolContext
+from intermission import LlmAgent, RunConfig, Runner, RunStatus, ToolContext, ToolFailedError
 from intermission.config import ToolExecution
 from intermission.kernel.actor import ActorCrashError
 from intermission.kernel.scope import Cancelled
@@ -100,6 +100,25 @@ def test_no_thread_is_held_while_an_async_tool_runs(mode: ToolExecution) -> None
     with Runner(app_with(model, wait), log=MemoryEventLog(), workers=1) as runner:
         run = runner.run(**KEY, message="hi", config=config).start()
         gate.arrived(1)
+        assert runner.run(**OTHER, message="hi").answer(PATIENCE) == "other"
+        gate.open()
+        assert run.answer(PATIENCE) == "done"
+
+
+def test_no_thread_is_held_while_an_async_hook_waits() -> None:
+    gate = AsyncGate()
+
+    def look() -> str:
+        return "seen"
+
+    async def before(*args: Any) -> None:
+        await gate.wait()
+
+    model = ScriptedModel(calls(("look", {})), "other", "done")
+    agent = LlmAgent("agent", model, tools=[look], before_tool_callback=before)
+    with Runner(app_of(agent), log=MemoryEventLog(), workers=1) as runner:
+        run = runner.run(**KEY, message="hi").start()
+        gate.arrived()
         assert runner.run(**OTHER, message="hi").answer(PATIENCE) == "other"
         gate.open()
         assert run.answer(PATIENCE) == "done"
@@ -219,41 +238,7 @@ def test_an_async_call_that_takes_too_long_is_given_up_and_its_task_cancelled(mo
     assert [one["status"] for one in responses(model)] == ["timeout"]
 
 
-def test_a_task_that_a_tool_cancels_itself_is_a_failure_of_the_tool_and_cancels_no_run() -> None:
-    async def look() -> str:
-        inner = asyncio.ensure_future(asyncio.Event().wait())
-        await asyncio.sleep(0)
-        inner.cancel()
-        await inner
-        return "never"
-
-    model = ScriptedModel(calls(("look", {})), "done")
-    with Runner(app_with(model, look), log=MemoryEventLog()) as runner:
-        assert runner.run(**KEY, message="hi").answer(PATIENCE) == "done"
-
-    assert responses(model) == [{"status": "error", "message": "The tool failed."}]
-
-
-def test_an_error_of_an_async_tool_is_logged_and_the_model_is_told_no_more_than_that(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def look(what: str) -> Any:
-        await asyncio.sleep(0)
-        if what == "raise":
-            raise ValueError("the password is 1234")
-        return object()
-
-    model = ScriptedModel(calls(("look", {"what": "raise"}), ("look", {"what": "odd"}), ("look", {})), "done")
-    with Runner(app_with(model, look), log=MemoryEventLog()) as runner:
-        assert runner.run(**KEY, message="hi").answer(PATIENCE) == "done"
-
-    first, second, third = responses(model)
-    assert first == second == {"status": "error", "message": "The tool failed."}
-    assert "what: Field required" in third["message"]
-    assert len(caplog.records) == 2
-
-
-def test_a_start_up_that_fails_fails_the_tools_that_wait_for_it() -> None:
+def test_a_start_up_that_fails_fails_the_run_whose_tool_waits_for_it() -> None:
     async def start_up() -> None:
         raise ConnectionError("nobody there")
 
@@ -261,10 +246,12 @@ def test_a_start_up_that_fails_fails_the_tools_that_wait_for_it() -> None:
         return "seen"
 
     model = ScriptedModel(calls(("look", {})), "done")
-    with Runner(app_with(model, look), log=MemoryEventLog(), on_startup=start_up) as runner:
-        assert runner.run(**KEY, message="hi").answer(PATIENCE) == "done"
-
-    assert responses(model) == [{"status": "error", "message": "The tool failed."}]
+    app = app_with(model, look)
+    with (
+        Runner(app, log=MemoryEventLog(), on_startup=start_up) as runner,
+        pytest.raises(ToolFailedError, match="nobody there"),
+    ):
+        runner.run(**KEY, message="hi").answer(PATIENCE)
 
 
 def test_a_system_exit_of_an_async_tool_fails_the_run_and_cancels_its_siblings() -> None:

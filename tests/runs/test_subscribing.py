@@ -220,6 +220,26 @@ def test_a_subscriber_that_disposes_itself_hears_no_more_and_leaves_a_started_ru
     assert told == ["Hel"]
 
 
+def test_what_waits_behind_a_busy_event_handler_is_not_given_once_it_was_disposed(gate: Gate) -> None:
+    told, done = list[str](), threading.Event()
+
+    def busy(event: Event) -> None:
+        told.append(event.delta)
+        gate.wait()
+
+    with Runner(app_with(ScriptedModel(text("Hel", "lo"))), log=MemoryEventLog(), config=STREAMING) as runner:
+        run = runner.run(**KEY, message="hi").start()
+        subscription = run.subscribe(
+            busy, lambda error: told.append(str(error)), lambda: told.append("complete"), lambda _: done.set()
+        )
+        gate.arrived()
+        assert run.answer(PATIENCE) == "Hello"  # all its events wait behind the first
+        subscription.dispose()
+        gate.open()
+        assert done.wait(PATIENCE)
+    assert told == ["Hel"]
+
+
 def test_disposing_a_subscription_leaves_a_run_that_somebody_else_waits_for(gate: Gate) -> None:
     told = Told()
     with Runner(app_with(ScriptedModel(text(gate, "ok"))), log=MemoryEventLog()) as runner:
@@ -250,6 +270,20 @@ def test_a_subscriber_that_got_no_worker_is_told_the_end_also_if_the_runner_clos
     gate.open()
     assert told.heard == ["ok", "complete", "finally"]
     assert threading.current_thread() not in told.threads
+
+
+def test_a_subscriber_that_got_no_worker_is_told_the_end_as_soon_as_the_run_has_ended(gate: Gate) -> None:
+    told = Told()
+    model = ScriptedModel(text(gate, "ok"))
+    with Runner(app_with(model), log=MemoryEventLog(), worker_wait=0.0) as runner:
+        workers = runner._services.workers  # pyright: ignore[reportPrivateUsage] - all are to be busy
+        held = hold(workers, 256, Budget.HOOKS)
+        run = runner.run(**KEY, message="hi")
+        told.subscribe(run)
+        gate.open()
+        assert told.wait() == run.result(0)
+        held.open()
+    assert told.heard == ["ok", "complete", "finally"]
 
 
 def test_a_second_subscription_is_refused_and_the_first_gets_everything(gate: Gate) -> None:

@@ -6,71 +6,24 @@ from typing import Any
 
 import pytest
 
-from apps import KEY, app_with, kinds, records
+from apps import KEY, app_of, app_with, kinds, records
 from async_gates import AsyncGate
-from intermission import RunConfig, Runner, RunStatus
+from intermission import AgentContext, BaseAgent, Content, LlmAgent, RunConfig, Runner, RunStatus
+from intermission.agents.effects import Steps, call_tools
 from intermission.config import ToolExecution
 from intermission.testing import FaultyLog, Gate, ScriptedModel, calls
 from intermission_storage import EventLog, Kind, MemoryEventLog, Record
+from turns import PATIENCE, Bench, responses
 
-PATIENCE = 30.0
 ALL = list(dict.fromkeys(ToolExecution))
 SEQUENTIAL = RunConfig(tool_execution=ToolExecution.SEQUENTIAL)
 PARALLEL = RunConfig(tool_execution=ToolExecution.PARALLEL)
 SUBSCRIBE = RunConfig(tool_execution=ToolExecution.PARALLEL_SUBSCRIBE)
 
 
-class Bench:
-    """Three blocking and three async tools, each at a gate of its own, and who came in which order."""
-
-    def __init__(self) -> None:
-        self.blocking = {name: Gate() for name in "abc"}
-        self.waiting = {name: AsyncGate() for name in "xyz"}
-        self._lock = threading.Lock()
-        self.order: list[str] = []
-
-    def block(self, name: str) -> str:
-        """Block."""
-        self._note(f"+{name}")
-        self.blocking[name].wait()
-        self._note(f"-{name}")
-        return name
-
-    async def wait(self, name: str) -> str:
-        """Wait."""
-        self._note(f"+{name}")
-        await self.waiting[name].wait()
-        self._note(f"-{name}")
-        return name
-
-    def _note(self, what: str) -> None:
-        with self._lock:
-            self.order.append(what)
-
-    def open(self, names: str) -> None:
-        """Open gates."""
-        for name in names:
-            (self.blocking.get(name) or self.waiting[name]).open()
-
-    def model(self, names: str) -> ScriptedModel:
-        """A model that calls the tools of these names, in order, once."""
-        return ScriptedModel(
-            calls(*(("block" if name in "abc" else "wait", {"name": name}) for name in names)), "done"
-        )
-
-    def runner(self, names: str, log: EventLog | None = None) -> tuple[Runner, ScriptedModel]:
-        """A runner for a turn of these calls."""
-        model = self.model(names)
-        return Runner(app_with(model, self.block, self.wait), log=log or MemoryEventLog()), model
-
-
-def responses(model: ScriptedModel) -> list[Any]:
-    """What the model was told of its calls, in its last request."""
-    return [
-        response.response.get("result", response.response)
-        for content in model.requests[-1].contents
-        for response in content.function_responses
-    ]
+def told(model: ScriptedModel) -> list[Any]:
+    """What the model was told of its calls, in its last request; only the result where there is one."""
+    return [response.get("result", response) for response in responses(model)]
 
 
 def call_records(log: EventLog) -> list[tuple[str, str]]:
@@ -102,7 +55,7 @@ def test_sequential_calls_begin_one_after_another_whatever_they_are() -> None:
         run.answer(PATIENCE)
 
     assert bench.order == ["+a", "-a", "+x", "-x", "+b", "-b"]
-    assert responses(model) == ["a", "x", "b"]
+    assert told(model) == ["a", "x", "b"]
 
 
 @pytest.mark.scenario("J6")
@@ -123,7 +76,7 @@ def test_parallel_calls_overlap_if_they_are_async_and_blocking_ones_follow_each_
 
     blocking = [what for what in bench.order if what[1] in "abc"]
     assert blocking == ["+a", "-a", "+b", "-b", "+c", "-c"]
-    assert responses(model) == ["a", "x", "b", "y", "c", "z"]
+    assert told(model) == ["a", "x", "b", "y", "c", "z"]
 
 
 @pytest.mark.scenario("J6")
@@ -139,7 +92,7 @@ def test_parallel_subscribe_calls_all_overlap() -> None:
         bench.open("zcybxa")
         run.answer(PATIENCE)
 
-    assert responses(model) == ["a", "x", "b", "y", "c", "z"]
+    assert told(model) == ["a", "x", "b", "y", "c", "z"]
 
 
 @pytest.mark.parametrize(
@@ -328,8 +281,8 @@ def test_a_cancel_of_one_blocking_call_in_parallel_mode_lets_the_next_one_begin(
         bench.open("a")
         assert run.wait_terminated(PATIENCE)
 
-    assert responses(model)[0]["status"] == "stopped"
-    assert responses(model)[1:] == ["x", "b"]
+    assert told(model)[0]["status"] == "stopped"
+    assert told(model)[1:] == ["x", "b"]
 
 
 @pytest.mark.parametrize("mode", ALL)
@@ -346,3 +299,70 @@ def test_a_cancel_ends_a_turn_of_any_mode_and_all_its_work(mode: ToolExecution) 
 
     assert kinds(log)[-1] == "run_ended"
     assert "-x" not in bench.order
+
+
+def test_in_parallel_mode_a_blocking_tool_waits_for_the_async_hooks_of_the_one_before_it() -> None:
+    order: list[str] = []
+    gate, never = AsyncGate(), threading.Event()
+
+    async def before(tool: Any, args: dict[str, Any], context: Any) -> None:
+        await gate.wait()
+
+    def note(name: str) -> str:
+        order.append(f"+{name}")
+        never.wait(0.01)  # for the other one, if it does not wait for this
+        order.append(f"-{name}")
+        return name
+
+    model = ScriptedModel(calls(("note", {"name": "a"}), ("note", {"name": "b"})), "done")
+    agent = LlmAgent("agent", model, tools=[note], before_tool_callback=before)
+    with Runner(app_of(agent), log=MemoryEventLog()) as runner:
+        run = runner.run(**KEY, message="hi").start()
+        gate.arrived()
+        gate.open()
+        assert run.answer(PATIENCE) == "done"
+
+    assert order == ["+a", "-a", "+b", "-b"]
+
+
+@pytest.mark.scenario("J6")
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize("mode", ALL)
+def test_blocking_calls_take_the_longest_of_their_times_if_all_overlap_and_else_the_sum(
+    mode: ToolExecution, count: int
+) -> None:
+    gate, inside = Gate(), list[int]()
+    all_at_once = mode is ToolExecution.PARALLEL_SUBSCRIBE
+
+    def block(number: int) -> int:
+        inside.append(number)
+        gate.wait()
+        return number
+
+    model = ScriptedModel(calls(*(("block", {"number": number}) for number in range(count))), "done")
+    with Runner(app_with(model, block), log=MemoryEventLog()) as runner:
+        run = runner.run(**KEY, message="hi", config=RunConfig(tool_execution=mode)).start()
+        gate.arrived(count if all_at_once else 1)
+        together = len(inside)
+        gate.open()
+        run.answer(PATIENCE)
+
+    assert together == (count if all_at_once else 1)
+    assert told(model) == list(range(count))
+
+
+def test_a_turn_without_calls_has_no_responses_and_leaves_nothing_in_the_log() -> None:
+    answers: list[object] = []
+
+    class Idle(BaseAgent):
+        def run(self, context: AgentContext) -> Steps:
+            answers.append((yield from call_tools([], {})))
+            yield context.event(self.name, content=Content.model("done"))
+
+    log = MemoryEventLog()
+    with Runner(app_of(Idle("idle")), log=log) as runner:
+        for mode in ALL:
+            runner.run(**KEY, message="hi", config=RunConfig(tool_execution=mode)).answer(PATIENCE)
+
+    assert answers == [()] * len(ALL)
+    assert kinds(log).count("event") == 2 * len(ALL)

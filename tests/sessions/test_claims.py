@@ -1,8 +1,11 @@
 """A session and who has it: one run at a time, of whatever process or runner."""
 
+from pathlib import Path
+
 import pytest
 
 from apps import APP, KEY, app_with, records, runs_in_order
+from children import Child
 from intermission import (
     Runner,
     RunStatus,
@@ -12,7 +15,8 @@ from intermission.runs.receipt import CancelOutcome
 from intermission.runs.result import Verdict
 from intermission.sessions.records import OPEN_RUNS, SESSIONS, run_ended, run_started
 from intermission.testing import FaultyLog, Gate, ScriptedModel, text
-from intermission_storage import ClaimedError, LogFullError, MemoryEventLog, StaleClaimError
+from intermission_storage import ClaimedError, LmdbEventLog, LogFullError, MemoryEventLog, StaleClaimError
+from scale import rounds
 
 
 def test_a_session_with_a_run_under_way_is_refused_to_everybody_else_by_the_name_of_its_owner() -> None:
@@ -57,6 +61,30 @@ def test_a_run_whose_session_was_taken_over_fails_and_stores_nothing_more() -> N
         end = run_ended("e-other", Verdict(RunStatus.COMPLETED), 0.0)
         other.append(stream, [end], token=taken.token, release=True)
         assert runner.run(**KEY, message="b").answer(30) == "two"
+
+
+@pytest.mark.scenario("D2")
+def test_runs_of_two_processes_in_one_session_are_whole_or_refused_as_busy(tmp_path: Path) -> None:
+    path, turns = tmp_path / "log", str(rounds(50, 500))
+    with LmdbEventLog(path):
+        pass
+    with Child("taking_turns", path, "a", turns) as a, Child("taking_turns", path, "b", turns) as b:
+        assert [a.hear(), b.hear()] == ["inside", "SessionBusyError"]  # a's first run is under way
+        for child in (a, b):
+            child.tell("go on")
+        answers = [a.hear(), b.hear()]
+        a.end()
+        b.end()
+    with LmdbEventLog(path) as log:
+        stored = records(log)
+        assert len(runs_in_order(log)) == 2 * int(turns) + 1
+    assert answers == [["ok"] * int(turns)] * 2
+    assert [record.seq for record in stored] == list(range(1, len(stored) + 1))
+    said = [record.data["content"]["parts"][0]["text"] for record in stored if record.kind == "event"]
+    assert said[1::2] == ["ok"] * (2 * int(turns) + 1)
+    for name in "ab":
+        mine = [text for text in said[::2] if text.startswith(name)]
+        assert mine[-int(turns) :] == [f"{name} {number}" for number in range(int(turns))]
 
 
 def test_an_end_that_could_not_be_stored_is_stored_before_the_next_run() -> None:

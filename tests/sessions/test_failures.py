@@ -5,7 +5,7 @@ from typing import Any
 import pykka
 import pytest
 
-from apps import KEY, Slow, app_of, app_with, kinds, runs_in_order
+from apps import KEY, Slow, app_of, app_with, kinds, records, runs_in_order
 from intermission import (
     AgentContext,
     BaseAgent,
@@ -19,7 +19,7 @@ from intermission.agents.effects import Steps
 from intermission.kernel.actor import ActorCrashError
 from intermission.models import ModelRequest, ModelResponse
 from intermission.testing import FaultyLog, Gate, ScriptedModel
-from intermission_storage import MemoryEventLog
+from intermission_storage import EncodingError, MemoryEventLog
 
 
 @pytest.mark.parametrize("kind", ["event", "run_ended"])
@@ -111,6 +111,27 @@ def test_an_event_whose_values_raise_fails_its_run_and_not_the_session() -> None
     with Runner(app_of(Careless("careless")), log=MemoryEventLog()) as runner:
         assert runner.run(**KEY, message="a").result(30).status is RunStatus.FAILED
         assert runner.run(**KEY, message="b").answer(30) == "fine"
+
+
+@pytest.mark.scenario("D12")
+def test_a_value_that_the_log_cannot_write_fails_its_run_with_the_cause_in_the_log() -> None:
+    class Careless(BaseAgent):
+        def run(self, context: AgentContext) -> Steps:
+            if context.events[-1].text == "a":
+                context.state["handle"] = object()
+            yield context.event(self.name, content=Content.model("fine"))
+
+    log = MemoryEventLog()
+    with Runner(app_of(Careless("careless")), log=log) as runner:
+        run = runner.run(**KEY, message="a")
+        with pytest.raises(EncodingError, match="handle"):
+            run.answer(30)
+        assert run.status is RunStatus.FAILED
+        assert runner.run(**KEY, message="b").answer(30) == "fine"
+
+    (failed, _) = [record.data for record in records(log) if record.kind == "run_ended"]
+    assert (failed["status"], failed["error"]["type"]) == ("failed", "EncodingError")
+    assert "handle" in failed["error"]["message"]
 
 
 def test_what_others_do_to_all_actors_of_pykka_does_not_reach_the_sessions() -> None:

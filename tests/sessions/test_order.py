@@ -1,6 +1,7 @@
 """The order of a run, each boundary held open or refused."""
 
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from intermission import (
 from intermission.agents.effects import Steps, emit
 from intermission.testing import FaultyLog, Gate, ScriptedModel, calls, error, text
 from intermission_storage import LogFullError, MemoryEventLog
+from races import at_once
 from scale import rounds
 
 
@@ -162,6 +164,64 @@ def test_runs_of_one_session_follow_each_other_in_the_order_of_their_starts() ->
 
     assert runs_in_order(log) == [first.invocation_id, second.invocation_id, third.invocation_id]
     assert [content.text for content in model.requests[-1].contents] == ["a", "one", "b", "two", "c"]
+
+
+@pytest.mark.scenario("D1")
+def test_of_two_messages_at_once_both_are_answered_and_the_second_request_knows_the_first_answer() -> None:
+    gate, log = Gate(), MemoryEventLog()
+    model = ScriptedModel(text(gate, "one"), "two")
+    with Runner(app_with(model), log=log) as runner:
+        runs = [runner.run(**KEY, message=word) for word in ("a", "b")]
+
+        def let_go() -> None:
+            gate.arrived()
+            gate.open()
+
+        at_once(*[partial(run.answer, 30) for run in runs], let_go)
+
+    assert {run.status for run in runs} == {RunStatus.COMPLETED}
+    assert len(runs_in_order(log)) == 2
+    (first,), said = ([content.text for content in request.contents] for request in model.requests)
+    assert said == [first, "one", "b" if first == "a" else "a"]
+
+
+class Unsteady:
+    """A clock that stands still, and can be set."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def time(self) -> float:
+        """See `Clock.time`."""
+        return self.now
+
+    def monotonic(self) -> float:
+        """See `Clock.monotonic`."""
+        return self.now
+
+
+class Talkative(BaseAgent):
+    """Says the numbers up to a thousand."""
+
+    def run(self, context: AgentContext) -> Steps:
+        """See `BaseAgent.run`."""
+        for number in range(1000):
+            yield context.event(self.name, content=Content.model(f"{number}"))
+
+
+@pytest.mark.scenario("D3")
+def test_events_of_one_moment_and_of_a_clock_that_was_set_back_keep_their_order() -> None:
+    clock, numbers = Unsteady(), [f"{number}" for number in range(1000)]
+    with Runner(app_of(Talkative("talkative")), log=MemoryEventLog(), clock=clock) as runner:
+        assert [event.text for event in runner.run(**KEY, message="a")] == numbers
+        clock.now -= 3600
+        assert [event.text for event in runner.run(**KEY, message="b")] == numbers
+        stored = runner.sessions.events(**KEY)
+        assert runner.sessions.get(**KEY).last_seq == (stored[-1].seq or 0) + 1
+
+    assert [event.text for event in stored] == ["a", *numbers, "b", *numbers]
+    assert [event.seq for event in stored] == sorted({event.seq or 0 for event in stored})
+    assert {event.timestamp for event in stored} == {clock.now, clock.now + 3600}
 
 
 def start_at(barrier: threading.Barrier, run: Run) -> None:

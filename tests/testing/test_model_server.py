@@ -9,14 +9,22 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from intermission.testing import Gate, ModelServer, assert_nothing_left, calls, error, text, wire
+from intermission.testing import (
+    Gate,
+    ModelServer,
+    assert_nothing_left,
+    calls,
+    error,
+    text,
+    wire,
+)
 
 PATH = "/v1/chat/completions"
 
 
 @pytest.fixture
 def server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
+    with ModelServer(strict=False) as server:
         yield server
 
 
@@ -226,7 +234,7 @@ def test_waiting_for_an_abort_is_bounded(server: ModelServer) -> None:
 def test_closing_lets_go_of_handlers_at_gates_and_of_idle_clients() -> None:
     gate = Gate()
     with assert_nothing_left(timeout=0):
-        server = ModelServer(text("one", gate), wire(gate), "yes")
+        server = ModelServer(text("one", gate), wire(gate), "yes", strict=False)
         with ask(server, stream=True) as client, ask(server), closing(connect(server)) as idle:
             gate.arrived(2)
             post(idle).read()
@@ -239,7 +247,7 @@ def test_closing_lets_go_of_handlers_at_gates_and_of_idle_clients() -> None:
 def test_closing_lets_go_of_a_client_that_does_not_read() -> None:
     gate = Gate()
     with assert_nothing_left(timeout=0):
-        server = ModelServer(wire(gate, b"x" * 50_000_000))
+        server = ModelServer(wire(gate, b"x" * 50_000_000), strict=False)
         with ask(server):
             gate.arrived()
             gate.open()
@@ -247,7 +255,7 @@ def test_closing_lets_go_of_a_client_that_does_not_read() -> None:
 
 
 def test_a_used_up_script_refuses_the_request_and_fails_the_close() -> None:
-    server = ModelServer("one", default=None)
+    server = ModelServer("one", default=None, strict=False)
     with closing(connect(server)) as connection:
         post(connection).read()
         response = post(connection, messages=["two"])
@@ -263,7 +271,7 @@ def test_a_gate_that_nobody_opens_fails_the_close() -> None:
         def wait(self, timeout: float = 0.0) -> None:
             super().wait(timeout=0.0)
 
-    server = ModelServer(text("one", Impatient()))
+    server = ModelServer(text("one", Impatient()), strict=False)
     with closing(connect(server)) as connection, pytest.raises(http.client.IncompleteRead):
         post(connection, stream=True).read()
 
@@ -284,7 +292,7 @@ def test_the_server_prints_nothing(server: ModelServer, capfd: pytest.CaptureFix
 
 
 def test_an_error_of_a_handler_is_kept_and_fails_the_close(capfd: pytest.CaptureFixture[str]) -> None:
-    server = ModelServer(text("one"))
+    server = ModelServer(text("one"), strict=False)
     with closing(connect(server)) as connection:
         connection.request("POST", PATH, json.dumps(["no", "object"]))
         with pytest.raises(http.client.RemoteDisconnected):
@@ -296,7 +304,7 @@ def test_an_error_of_a_handler_is_kept_and_fails_the_close(capfd: pytest.Capture
 
 
 def test_errors_that_a_test_means_can_be_cleared() -> None:
-    server = ModelServer()
+    server = ModelServer(strict=False)
     with closing(connect(server)) as connection:
         post(connection).read()
     server.errors.clear()

@@ -1,8 +1,8 @@
 import asyncio
-import concurrent.futures
 import datetime
 import functools
 import inspect
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,22 +12,11 @@ import pytest
 from pydantic import Field
 
 import tree
-from intermission import FunctionTool, ToolContext
-from intermission.actions import Actions
-from intermission.kernel.scope import CancelScope
-from intermission.state import State
+from intermission import FunctionTool, tool
 from intermission.tools import ToolArgumentError
+from turns import context
 
-CONTEXT = ToolContext(
-    function_call_id="c1",
-    invocation_id="e-1",
-    user_id="u",
-    session_id="s",
-    state=State(dict),
-    cancellation=CancelScope.child_of(None),
-    actions=Actions(),
-    request_stop=lambda reason: None,
-)
+CONTEXT = context()
 
 
 def ship(order_id: str, count: Annotated[int, Field(description="How many.", ge=1)] = 1) -> dict[str, Any]:
@@ -68,23 +57,6 @@ def test_arguments_that_do_not_fit_are_named_and_the_function_is_not_called(
 ) -> None:
     with pytest.raises(ToolArgumentError, match=problem):
         FunctionTool(ship).call(args, CONTEXT)
-
-
-def test_the_context_is_found_by_name_and_not_shown_to_the_model() -> None:
-    def by_name(x: int, tool_context: Any) -> Any:
-        return {"id": tool_context.function_call_id}
-
-    tool = FunctionTool(by_name)
-
-    assert list(tool.declaration.parameters["properties"]) == ["x"]
-    assert tool.call({"x": 1}, CONTEXT) == {"id": "c1"}
-
-
-def test_the_context_is_found_by_annotation() -> None:
-    def by_annotation(where: ToolContext) -> Any:
-        return {"session": where.session_id}
-
-    assert FunctionTool(by_annotation).call({}, CONTEXT) == {"session": "s"}
 
 
 def test_a_parameter_may_have_any_name() -> None:
@@ -175,45 +147,6 @@ def test_an_async_function_checks_its_arguments_at_once_and_answers_when_it_is_a
     assert awaited(tool.call({"item": "box"}, CONTEXT)) == {"item": "box", "sent": "2026-01-02"}
 
 
-def test_a_plain_function_may_return_an_awaitable() -> None:
-    async def later() -> float:
-        return 1.5
-
-    def weigh() -> Any:
-        return later()
-
-    tool = FunctionTool(weigh)
-
-    assert not tool.is_async
-    assert awaited(tool.call({}, CONTEXT)) == {"result": 1.5}
-
-
-def test_a_partial_of_an_async_function_and_an_object_with_an_async_call_are_async() -> None:
-    async def weigh(item: str, unit: str) -> str:
-        return f"{item} in {unit}"
-
-    class Scales:
-        async def __call__(self, item: str) -> str:
-            return item
-
-    assert FunctionTool(functools.partial(weigh, unit="kg"), name="weigh").is_async
-    tool = FunctionTool(Scales(), name="scales")
-    assert tool.is_async
-    assert awaited(tool.call({"item": "box"}, CONTEXT)) == {"result": "box"}
-
-
-def test_a_future_of_a_thread_pool_is_waited_for() -> None:
-    future: concurrent.futures.Future[int] = concurrent.futures.Future()
-
-    def weigh() -> Any:
-        return future
-
-    result = FunctionTool(weigh).call({}, CONTEXT)
-    future.set_result(3)
-
-    assert awaited(result) == {"result": 3}
-
-
 def test_an_async_generator_is_refused_when_the_tool_is_built() -> None:
     async def several() -> Any:
         yield 1
@@ -230,19 +163,6 @@ def test_a_callable_without_a_name_must_be_given_one() -> None:
     assert FunctionTool(bound, name="ship_two").call({"order_id": "7"}, CONTEXT) == {"order": "7", "count": 2}
 
 
-def test_an_object_that_can_be_called_can_be_a_tool() -> None:
-    class Scales:
-        """Weigh."""
-
-        def __call__(self, item: str, where: ToolContext) -> str:
-            return f"{item} in {where.session_id}"
-
-    tool = FunctionTool(Scales(), name="weigh")
-
-    assert tool.declaration.description == "Weigh."
-    assert tool.call({"item": "box"}, CONTEXT) == {"result": "box in s"}
-
-
 def test_an_annotation_that_cannot_be_resolved_is_refused_when_the_tool_is_built() -> None:
     def hidden(x: Any) -> None: ...
 
@@ -254,3 +174,43 @@ def test_an_annotation_that_cannot_be_resolved_is_refused_when_the_tool_is_built
 def test_pydantic_is_imported_only_when_the_first_tool_is_built() -> None:
     program = "import sys, intermission; sys.exit('pydantic' in sys.modules)"
     tree.run(sys.executable, "-c", program).check()
+
+
+def test_a_decorated_function_is_a_tool_and_can_still_be_called() -> None:
+    @tool
+    def weigh(item: str, *, unit: str = "kg") -> str:
+        """Weigh."""
+        return f"{item} in {unit}"
+
+    assert isinstance(weigh, FunctionTool)
+    assert (weigh.declaration.name, weigh.declaration.description, weigh.timeout) == ("weigh", "Weigh.", None)
+    assert weigh("box", unit="lb") == "box in lb"
+    assert weigh.call({"item": "box"}, CONTEXT) == {"result": "box in kg"}
+
+
+def test_a_decorator_takes_what_a_function_tool_takes() -> None:
+    @tool(name="scales", description="Scales.", timeout=3)
+    async def weigh(item: str) -> str:
+        return item
+
+    assert weigh.is_async
+    assert weigh.declaration == FunctionTool(weigh.func, name="scales", description="Scales.").declaration
+    assert weigh.timeout == 3
+    assert asyncio.run(weigh("box")) == "box"
+
+
+@pytest.mark.parametrize("timeout", [0, -1, math.nan])
+def test_a_time_limit_that_is_none_is_refused(timeout: float) -> None:
+    with pytest.raises(ValueError, match="timeout of tool 'ship'"):
+        FunctionTool(ship, timeout=timeout)
+
+
+def test_the_arguments_that_a_tool_is_given_are_not_changed() -> None:
+    def weigh(items: list[str]) -> int:
+        items.clear()
+        return len(items)
+
+    args = {"items": ["box"]}
+    FunctionTool(weigh).call(args, CONTEXT)
+
+    assert args == {"items": ["box"]}

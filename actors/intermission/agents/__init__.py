@@ -1,7 +1,7 @@
 """Agents: generators of effects. No thread and no I/O in them."""
 
 from intermission.agents.app import App
-from intermission.agents.base import AgentContext, BaseAgent
+from intermission.agents.base import AgentContext, BaseAgent, CallbackContext
 from intermission.agents.control import exit_loop, transfer_to_agent
 from intermission.agents.effects import Call, CallModel, CallTools, Emit, Fork, RunAgent
 from intermission.agents.llm import LlmAgent
@@ -13,6 +13,7 @@ __all__ = [
     "Call",
     "CallModel",
     "CallTools",
+    "CallbackContext",
     "Emit",
     "Fork",
     "LlmAgent",

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from intermission.agents.base import BaseAgent, check_name
-from intermission.plugins.base import Plugin
-from intermission.plugins.chain import Plugins
+from intermission.agents.plugins import AnyPlugin, Plugins
 
 __all__ = ["App"]
 
@@ -15,13 +14,14 @@ class App:
     Args:
         name: The app's name, part of every session's key: an identifier; not `"user"`.
         root_agent: The agent that gets the messages.
-        plugins: What looks at every run, in this order.
+        plugins: What looks at every run, in this order; see `intermission.Plugin`.
 
     Raises:
         ValueError: The name cannot be used, or two plugins share one.
+        TypeError: A plugin has no name, or something in the place of a hook.
     """
 
-    def __init__(self, name: str, root_agent: BaseAgent, *, plugins: Sequence[Plugin] = ()) -> None:
+    def __init__(self, name: str, root_agent: BaseAgent, *, plugins: Sequence[AnyPlugin] = ()) -> None:
         check_name("app name", name)
         self.name = name
         self.root_agent = root_agent

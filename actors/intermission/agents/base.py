@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from intermission.actions import Actions
 from intermission.agents.callbacks import Callbacks, as_callbacks
@@ -13,7 +13,7 @@ from intermission.kernel.clock import Clock
 from intermission.kernel.scope import CancelScope
 from intermission.state import State
 
-__all__ = ["AgentContext", "BaseAgent", "check_name"]
+__all__ = ["AgentContext", "BaseAgent", "CallbackContext", "check_name"]
 
 
 def check_name(what: str, name: str) -> None:
@@ -46,6 +46,8 @@ class AgentContext:
         branch: Names of the parallel branches that the agent is on, joined by dots; `None` on none.
         outcomes: What the log knows of the session's calls that began and that no event answers, by their
             ids: the response, or `"not_started"`, `"stopped"` or `"unknown"`. `None` if nothing is known.
+        callback_data: What callbacks and plugins leave for each other: one for all agents of the run. It
+            ends with the run, and is not stored.
     """
 
     invocation_id: str
@@ -59,12 +61,17 @@ class AgentContext:
     actions: Actions = field(default_factory=Actions)
     branch: str | None = None
     outcomes: Mapping[str, str | Mapping[str, Any]] | None = None
+    callback_data: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def event(self, author: str, **fields: Any) -> Event:
         """Return a new event of this run and branch, stamped now; `fields` are those of `Event`."""
         fields.setdefault("branch", self.branch)
         name = fields.pop("id", None) or new_event_id()
         return OpenEvent(name, self.invocation_id, author, self.clock.time(), **fields).freeze()
+
+
+CallbackContext: TypeAlias = AgentContext
+"""What callbacks are given: what the agent itself knows, its state to be changed included."""
 
 
 class BaseAgent:

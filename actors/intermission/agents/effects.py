@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any, Protocol, TypeAlias, cast
 
+from intermission.agents.callbacks import Callback
 from intermission.content import FunctionCall, FunctionResponse
 from intermission.events import Event
 from intermission.models.base import Model, ModelRequest, ModelResponse
@@ -25,6 +26,7 @@ __all__ = [
     "RunAgent",
     "Runnable",
     "Steps",
+    "ToolUser",
     "call_model",
     "call_tools",
     "emit",
@@ -62,12 +64,30 @@ class CallModel:
     author: str
 
 
+class ToolUser(Protocol):
+    """An agent with callbacks on its tool calls, such as `LlmAgent`."""
+
+    name: str
+    before_tool_callbacks: tuple[Callback, ...]
+    after_tool_callbacks: tuple[Callback, ...]
+    on_tool_error_callbacks: tuple[Callback, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class CallTools:
-    """Run the calls with `tools`, by name. The answer is a response for each call, in their order."""
+    """Run the calls with `tools`, by name. The answer is a response for each call, in their order.
+
+    An error that fails the run is raised at the `yield` when the calls are answered and that is stored.
+
+    Attributes:
+        calls: The calls.
+        tools: The tools that there are.
+        agent: Whose callbacks are asked, after the plugins' hooks; without it only those are.
+    """
 
     calls: Sequence[FunctionCall]
     tools: Mapping[str, Tool]
+    agent: ToolUser | None = None
 
 
 class Runnable(Protocol):
@@ -95,9 +115,20 @@ class Fork:
     """Run agents at the same time, each on a branch of its own, to the end of all. The answer is `None`.
 
     The first error of one ends the others, and is raised here once they have left.
+
+    Raises:
+        TypeError: They are no sequence.
+        ValueError: There are none.
     """
 
     agents: Sequence[Runnable]
+
+    def __post_init__(self) -> None:
+        agents: object = self.agents
+        if not isinstance(agents, Sequence) or isinstance(agents, str):  # pyright: ignore[reportUnnecessaryIsInstance] - agents without types
+            raise TypeError(f"Fork takes a sequence of agents, not {agents!r}")
+        if not agents:
+            raise ValueError("Fork has no agents: where there may be none, yield it only if there are some")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +145,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A model's whole response, and how many characters of its text partials have shown."""
+    """A model's whole response, its calls with our ids, and how much of its text partials have shown.
+
+    Attributes:
+        response: The response.
+        shown: Characters.
+    """
 
     response: ModelResponse
     shown: int
@@ -154,7 +190,12 @@ def call_model(model: Model, request: ModelRequest, author: str) -> Generator[Ef
 
 
 def call_tools(
-    calls: Sequence[FunctionCall], tools: Mapping[str, Tool]
+    calls: Sequence[FunctionCall], tools: Mapping[str, Tool], agent: ToolUser | None = None
 ) -> Generator[Effect, Any, tuple[FunctionResponse, ...]]:
-    """Run tools, and return a response for each call, in order. A tool's failure is a response too."""
-    return cast("tuple[FunctionResponse, ...]", (yield CallTools(calls, tools)))
+    """Run tools, and return a response for each call, in order. What a tool raises is a response, too.
+
+    Raises:
+        ToolFailedError: An async tool failed. The calls are answered in an event that is stored.
+        Exception: What a hook on the calls raised; likewise.
+    """
+    return cast("tuple[FunctionResponse, ...]", (yield CallTools(calls, tools, agent)))

@@ -13,9 +13,8 @@ from intermission.agents.effects import Effect, RunAgent, Steps, call_model, cal
 from intermission.agents.instructions import Instruction, is_fixed, write
 from intermission.agents.schemas import Schema, SchemaSource
 from intermission.agents.transfer import Place, TransferringAgent, has_answered
-from intermission.content import Content, FunctionCall, Part
+from intermission.content import Content, Part
 from intermission.events import Event, EventActions, Usage
-from intermission.ids import new_hex
 from intermission.models.base import Model, ModelRequest
 from intermission.tools.base import Tool
 from intermission.tools.function import FunctionTool
@@ -123,14 +122,15 @@ class LlmAgent(TransferringAgent):
         while True:
             request = yield from self._request(context, place, tools)
             generated = yield from call_model(self.model, request, self.name)
-            content = _with_call_ids(generated.response.content)
-            if not any(_says_something(part) for part in content.parts):
+            content, error_code = generated.response.content, generated.response.error_code
+            if error_code is None and not any(_says_something(part) for part in content.parts):
                 logger.warning("model %s answered agent %s with nothing", self.model.name, self.name)
                 return
             answer = context.event(
                 self.name,
                 content=content,
                 usage=generated.response.usage or Usage(complete=False),
+                error_code=error_code,
                 shown=generated.shown,
             )
             if not answer.function_calls:
@@ -138,7 +138,7 @@ class LlmAgent(TransferringAgent):
                 yield from emit(answer if key is None else self._with_output(answer, key), last=True)
                 return
             yield from emit(answer, starts_calls=True)
-            responses = yield from call_tools(answer.function_calls, tools)
+            responses = yield from call_tools(answer.function_calls, tools, self)
             parts = tuple(Part(function_response=response) for response in responses)
             event = context.event(self.name, content=Content("user", parts))
             if not context.actions.asked:
@@ -218,23 +218,3 @@ def _schema(source: SchemaSource | None, what: str) -> Schema | None:
 
 def _says_something(part: Part) -> bool:
     return bool(part.text) or part.function_call is not None or part.inline_data is not None
-
-
-def _with_call_ids(content: Content) -> Content:
-    # Providers repeat ids and leave them out, so a call's id is never theirs.
-    if type(content.parts) is tuple and not content.function_calls:
-        return content
-    return Content(
-        content.role,
-        tuple(
-            part
-            if part.function_call is None
-            else replace(
-                part,
-                function_call=FunctionCall(
-                    f"call-{new_hex()}", part.function_call.name, part.function_call.args
-                ),
-            )
-            for part in content.parts
-        ),
-    )

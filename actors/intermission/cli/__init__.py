@@ -21,6 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("the log needs the name of a folder")
     # Imported here, so that --help and --version need no model client and no log.
     from intermission.cli.terminal import Screen
+    from intermission.errors import IntermissionError
     from intermission_storage import StorageError
 
     screen = Screen()
@@ -30,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         screen.note("stopped by Ctrl-C; what was shown as final is kept")
         return 130
-    except StorageError as error:
+    except (StorageError, IntermissionError) as error:
         screen.line("error", str(error), "red")
         return 1
     except BrokenPipeError:
@@ -60,6 +61,20 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--model", metavar="NAME", help="the model's name there")
     demo.add_argument("--log", metavar="DIR", help="keep the log in this folder")
     demo.set_defaults(run=known.demo, usage=demo.error)
+
+    run = commands.add_parser(
+        "run",
+        help="send a message to an app of yours and watch its answer come",
+        description="Runs an app, or an agent, that a module or a file defines. Without a message, each line "
+        "of the standard input is one. Ctrl-C cancels the run and says what is left of it.",
+    )
+    run.add_argument("app", metavar="MODULE:APP", help="as in chat.py:app or shop.agents:support")
+    run.add_argument("message", metavar="TEXT", nargs="?", help="what to say; without it, lines are read")
+    run.add_argument("--log", metavar="DIR", help="the log's folder; by default APP.lmdb in this folder")
+    run.add_argument("--user", default="you", help="the user id")
+    run.add_argument("--session", default="default", help="the session id")
+    run.add_argument("--whole", action="store_true", help="show answers whole, and not as they come")
+    run.set_defaults(run=known.run)
 
     sessions = commands.add_parser("sessions", help="list the sessions of a log, a line of JSON each")
     sessions.add_argument("log", metavar="LOG", help="the log's folder")

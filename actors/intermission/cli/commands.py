@@ -4,7 +4,7 @@ import argparse
 
 from intermission.cli.terminal import Screen
 
-__all__ = ["demo", "events", "export", "sessions", "verify"]
+__all__ = ["demo", "events", "export", "run", "sessions", "verify"]
 
 
 def demo(options: argparse.Namespace, screen: Screen) -> int:
@@ -14,6 +14,21 @@ def demo(options: argparse.Namespace, screen: Screen) -> int:
     from intermission.cli.demo import demo as show
 
     return show(model_url=options.model_url, model=options.model, log=options.log, screen=screen)
+
+
+def run(options: argparse.Namespace, screen: Screen) -> int:
+    """`intermission run`."""
+    from intermission.cli.run import run as talk
+
+    return talk(
+        options.app,
+        options.message,
+        log=options.log,
+        user=options.user,
+        session=options.session,
+        streaming=not options.whole,
+        screen=screen,
+    )
 
 
 def sessions(options: argparse.Namespace, screen: Screen) -> int:

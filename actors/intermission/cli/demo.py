@@ -1,18 +1,16 @@
 """`intermission demo`: the main job at work, over real HTTP and a real log on disk."""
 
-import json
 import tempfile
 import threading
-import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from intermission.agents import App, LlmAgent
+from intermission.cli.live import Live
 from intermission.cli.terminal import Screen
 from intermission.config import RunConfig
 from intermission.errors import IntermissionError
-from intermission.events import Event
 from intermission.models import ChatCompletions
 from intermission.models.base import Model
 from intermission.runner import Runner
@@ -107,48 +105,21 @@ def _spoken(sentence: str, pause: Gate) -> Iterator[str | Gate]:
 
 def _turn(app: App, path: Path, question: str, screen: Screen) -> bool:
     screen.line("you", question, "cyan")
-    began = time.monotonic()
+    live = Live(screen)
     with Runner(app, log=path) as runner:
         run = runner.run(
             user_id=_USER, session_id=_SESSION, message=question, config=RunConfig(streaming=True)
         )
-        speaking = False
-        try:
-            for event in run:
-                speaking = _show(event, speaking, screen)
-        except IntermissionError as error:
-            screen.line("error", str(error), "red")
-        except KeyboardInterrupt:
-            runner.close(grace=0)  # the person wants to leave, and not to wait for the model
-            raise
+        with suppress(IntermissionError):  # the run's own, which its result holds
+            try:
+                for event in run:
+                    live.show(event)
+            except KeyboardInterrupt:
+                runner.close(grace=0)  # the person wants to leave, and not to wait for the model
+                raise
         result = run.result()
-    used = f", {result.usage.total_tokens} tokens" if result.usage.total_tokens else ""
-    took = time.monotonic() - began
-    screen.note(
-        f"run {result.invocation_id}: {result.status}, last record {result.last_seq}{used}, {took:.2f} s"
-    )
+    live.end(result)
     return result.status is RunStatus.COMPLETED
-
-
-def _show(event: Event, speaking: bool, screen: Screen) -> bool:
-    """Show one live event; return whether the line of the agent's text is still open."""
-    if event.delta and not speaking:
-        screen.start("agent", "green")
-        speaking = True
-    screen.piece(event.delta)
-    if speaking and not event.partial:
-        screen.end()
-        speaking = False
-    _show_calls(event, screen)
-    return speaking
-
-
-def _show_calls(event: Event, screen: Screen) -> None:
-    for call in event.function_calls:
-        args = ", ".join(f"{name}={json.dumps(value)}" for name, value in call.args.items())
-        screen.line("call", f"{call.name}({args})", "yellow")
-    for response in event.function_responses:
-        screen.line("tool", json.dumps(dict(response.response)), "yellow")
 
 
 def _show_log(app: App, path: Path, screen: Screen) -> None:

@@ -182,6 +182,11 @@ class CancelScope:
         """Who cancelled, if that was said."""
         return None if self._cause is None else self._cause.source
 
+    @property
+    def timer(self) -> Timer:
+        """The timer of this scope's deadlines."""
+        return timer_of(self._host)
+
     def check(self) -> None:
         """Raise `Cancelled` if the scope is cancelled. Costs next to nothing if not."""
         if self._cause is not None:

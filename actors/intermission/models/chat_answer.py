@@ -1,29 +1,50 @@
 """`ChatAnswer`: puts an answer of an OpenAI chat-completions endpoint together, streamed or whole."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
-from intermission.content import Content, FunctionCall
+from intermission.content import Content, Part
 from intermission.events import Usage
 from intermission.models.base import ModelResponse
+from intermission.models.chat_calls import ChatCalls
 from intermission.models.failures import Failures
-from intermission.models.plain_values import storable
-from intermission.models.whole_text import TextPieces, whole_text
+from intermission.models.whole_text import TextPieces
 
-__all__ = ["ChatAnswer"]
+__all__ = ["ChatAnswer", "News"]
 
 _MOST_TOKENS = 2**53  # beyond it not every reader of JSON keeps each digit, and no count is real
 
 
-@dataclass(slots=True)
-class _Call:
-    """A tool call as far as it is known. The provider's id only tells calls apart; it goes no further."""
+class News(NamedTuple):
+    """What a chunk brings: parts to show, and whether it says anything at all."""
 
-    id: str = ""
-    name: str = ""
-    arguments: list[str] = field(default_factory=list[str])
+    parts: tuple[Part, ...] = ()
+    says_something: bool = False
+
+
+class _Said:
+    """A text that comes in pieces, what the model says or what it thinks."""
+
+    def __init__(self, *, thought: bool) -> None:
+        self._thought = thought
+        self._pieces = TextPieces()
+        self._text: list[str] = []
+
+    def add(self, piece: str) -> tuple[Part, ...]:
+        return self._parts(self._pieces.add(piece))
+
+    def end(self) -> tuple[Part, ...]:
+        return self._parts(self._pieces.end())
+
+    def _parts(self, shown: str) -> tuple[Part, ...]:
+        if not shown:
+            return ()
+        self._text.append(shown)
+        return (Part(text=shown, thought=self._thought),)
+
+    @property
+    def whole(self) -> tuple[Part, ...]:
+        return (Part(text="".join(self._text), thought=self._thought),) if self._text else ()
 
 
 class ChatAnswer:
@@ -38,16 +59,15 @@ class ChatAnswer:
         self._failures = failures
         self._field = field
         self._begun = False
-        self._text: list[str] = []
-        self._pieces = TextPieces()
-        self._calls: list[_Call] = []
-        self._by_index: dict[int, _Call] = {}
+        self._thoughts = _Said(thought=True)
+        self._texts = _Said(thought=False)
+        self._calls = ChatCalls(failures)
         self._usage: Usage | None = None
+        self._finish_reason: str | None = None
+        self._refused = False
 
-    def add(self, source: str) -> str:
-        """Take in a chunk; return the text that it adds, `""` for none.
-
-        The first half of a character waits for the next chunk.
+    def add(self, source: str) -> News:
+        """Take in a chunk; return what is new in it. The first half of a character waits for the next chunk.
 
         Raises:
             ModelError: It is not a chunk of an answer, or it reports an error.
@@ -59,15 +79,16 @@ class ChatAnswer:
         if reported := self._failures.reported_in(chunk):
             raise reported
         self._usage = _usage(chunk.get("usage")) or self._usage
-        return "".join(
-            self._add_choice(choice, source) for choice in self._list(chunk.get("choices"), source)
-        )
+        parts: tuple[Part, ...] = ()
+        says_something = False
+        for choice in self._list(chunk.get("choices"), source):
+            news = self._add_choice(choice, source)
+            parts, says_something = parts + news.parts, says_something or news.says_something
+        return News(parts, says_something)
 
-    def end(self) -> str:
-        """Take in that no chunk follows; return the text that this adds, for a half of a character."""
-        rest = self._pieces.end()
-        self._text.append(rest)
-        return rest
+    def end(self) -> tuple[Part, ...]:
+        """Take in that no chunk follows; return the parts that this adds, for a half of a character."""
+        return self._thoughts.end() + self._texts.end()
 
     def response(self) -> ModelResponse:
         """Return the whole answer.
@@ -78,74 +99,43 @@ class ChatAnswer:
         if not self._begun:
             raise self._failures.malformed("the answer holds no choice", "")
         self.end()
-        calls = [self._function_call(call) for call in self._calls]
-        return ModelResponse(content=Content.model("".join(self._text), calls=calls), usage=self._usage)
+        calls = tuple(Part(function_call=call) for call in self._calls.whole())
+        return ModelResponse(
+            content=Content("model", self._thoughts.whole + self._texts.whole + calls),
+            usage=self._usage,
+            finish_reason="refusal" if self._refused else self._finish_reason,
+        )
 
-    def _add_choice(self, value: object, source: str) -> str:
+    def _add_choice(self, value: object, source: str) -> News:
         choice = self._object(value, source)
         if choice.get("index"):  # another answer to the same request; none was asked for
-            return ""
+            return News()
         self._begun = True
+        reason: object = choice.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            self._finish_reason = _REASONS.get(reason, reason)
         said = self._object(choice.get(self._field) or {}, source)
-        for delta in self._list(said.get("tool_calls"), source):
-            self._add_call(self._object(delta, source), source)
+        deltas = self._list(said.get("tool_calls"), source)
+        for delta in deltas:
+            if not self._calls.add(self._object(delta, source)):
+                raise self._malformed(source)
+        # Servers agree on no name for what the model thinks; some send it under both.
+        thought = self._text(said.get("reasoning_content") or said.get("reasoning"), source)
         # A refusal comes in a field of its own; it is what the model says all the same.
-        text = said.get("content") or said.get("refusal") or ""
-        if not isinstance(text, str):
+        refusal = self._text(said.get("refusal"), source)
+        text = self._text(said.get("content"), source) or refusal
+        self._refused = self._refused or bool(refusal)
+        parts = self._thoughts.add(thought) + self._texts.add(text)
+        if deltas:
+            parts += tuple(Part(function_call=call) for call in self._calls.news())
+        return News(parts, bool(text or thought or deltas))
+
+    def _text(self, value: object, source: str) -> str:
+        if value is None:
+            return ""
+        if not isinstance(value, str):
             raise self._malformed(source)
-        shown = self._pieces.add(text)
-        self._text.append(shown)
-        return shown
-
-    def _add_call(self, delta: Mapping[str, Any], source: str) -> None:
-        function = self._object(delta.get("function"), source)
-        index, call_id, name = delta.get("index"), delta.get("id") or "", function.get("name") or ""
-        if not (isinstance(index, int | None) and isinstance(call_id, str) and isinstance(name, str)):
-            raise self._malformed(source)
-        name = whole_text(name)
-        call = self._begun_call(index, call_id, name)
-        if call is None:
-            call = _Call()
-            self._calls.append(call)
-            if index is not None:
-                self._by_index[index] = call
-        call.id = call.id or call_id
-        call.name = call.name or name
-        arguments: object = function.get("arguments") or ""
-        call.arguments.append(arguments if isinstance(arguments, str) else json.dumps(arguments))
-
-    def _begun_call(self, index: int | None, call_id: str, name: str) -> _Call | None:
-        """Return the call that a delta goes on with, `None` if it begins one.
-
-        By its index, as the protocol has it. Some servers leave the index out, or give every call of an
-        answer the same; then a name begins a call, unless it repeats that of the call with the same id.
-        """
-        if index is not None:
-            call = self._by_index.get(index)
-        elif name:
-            call = next((call for call in self._calls if call_id and call.id == call_id), None)
-        else:
-            call = self._calls[-1] if self._calls else None
-        if call is None or not name:
-            return call
-        is_other = (call.name and call.name != name) or (call_id and call.id and call.id != call_id)
-        return None if is_other else call
-
-    def _function_call(self, call: _Call) -> FunctionCall:
-        text = "".join(call.arguments)
-        if not call.name:
-            raise self._failures.malformed("a tool call has no name; its arguments are", text or "empty")
-        what = f"the arguments of tool call {call.name!r}"
-        try:
-            arguments: object = json.loads(text) if text.strip() else {}
-        except (ValueError, RecursionError) as error:
-            raise self._failures.malformed(f"{what} are not a JSON object", text) from error
-        if not isinstance(arguments, dict):
-            raise self._failures.malformed(f"{what} are not a JSON object", text)
-        try:
-            return FunctionCall("", call.name, storable(cast("dict[str, Any]", arguments)))
-        except ValueError as error:
-            raise self._failures.malformed(f"{what} hold {error}", text) from error
+        return value
 
     def _object(self, value: object, source: str) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -161,6 +151,10 @@ class ChatAnswer:
 
     def _malformed(self, source: str) -> Exception:
         return self._failures.malformed("the service sent what is no chat completion", source)
+
+
+# The older and the neighbours' words for the same.
+_REASONS = {"function_call": "tool_calls", "max_tokens": "length", "eos": "stop", "end_turn": "stop"}
 
 
 def _usage(value: object) -> Usage | None:

@@ -2,8 +2,9 @@
 
 import base64
 import json
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import ModelError, ModelErrorKind
@@ -15,21 +16,68 @@ __all__ = ["RESERVED_FIELDS", "chat_request"]
 # The fields that the runtime fills; further options may not name them.
 RESERVED_FIELDS = frozenset({"messages", "model", "stream", "stream_options", "tools"})
 
+_NAME_LENGTH = 64  # characters; the most that the service allows for the name of a schema
+
 
 def chat_request(model: str, request: ModelRequest, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request's JSON body; `options` are further fields of it, such as `temperature`.
+    """Return the request's JSON body.
 
     Thoughts are not sent: they are the model's own.
 
+    Args:
+        model: The model's name.
+        request: What is asked.
+        options: Further fields, such as `temperature`; those of the request's `generate_config` come first.
+
     Raises:
-        ModelError: The conversation holds something that this wire cannot carry.
+        ModelError: The conversation holds something that this wire cannot carry, or the configuration a
+            field that the runtime fills.
     """
     body: dict[str, Any] = {"model": model, "messages": list(_messages(request)), **options}
+    if request.generate_config:
+        body |= _configured(request)
+    if request.output_schema is not None:
+        body["response_format"] = _response_format(request.output_schema)
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
     if request.streaming:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     return body
+
+
+def _configured(request: ModelRequest) -> Mapping[str, Any]:
+    reserved = RESERVED_FIELDS if request.output_schema is None else RESERVED_FIELDS | {"response_format"}
+    if taken := sorted(reserved & request.generate_config.keys()):
+        raise ModelError(
+            f"generate_config may not hold {', '.join(taken)}: the runtime fills these itself",
+            kind=ModelErrorKind.CONFIGURATION,
+        )
+    return cast("dict[str, Any]", sendable(request.generate_config))
+
+
+def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    name = re.sub(r"[^a-zA-Z0-9_-]", "_", str(schema.get("title") or ""))[:_NAME_LENGTH] or "answer"
+    form = {"name": name, "schema": sendable(schema), "strict": _is_strict(schema)}
+    return {"type": "json_schema", "json_schema": form}
+
+
+def _is_strict(schema: object) -> bool:
+    """Return whether a schema is one that the service can enforce to the letter.
+
+    Each of its objects then requires all that it allows. To ask for it with another would be an error.
+    """
+    if isinstance(schema, list):
+        return all(map(_is_strict, cast("list[object]", schema)))
+    if not isinstance(schema, Mapping):
+        return True
+    fields = cast("Mapping[str, object]", schema)
+    if "properties" in fields or fields.get("type") == "object":
+        properties = cast("Mapping[str, object]", fields.get("properties") or {})
+        required = cast("list[str]", fields.get("required") or [])
+        if fields.get("additionalProperties") is not False or set(required) != set(properties):
+            return False
+        return all(map(_is_strict, properties.values())) and _is_strict(fields.get("$defs"))
+    return all(map(_is_strict, fields.values()))
 
 
 def _messages(request: ModelRequest) -> Iterator[dict[str, Any]]:

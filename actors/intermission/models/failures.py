@@ -1,6 +1,7 @@
 """`Failures`: what a provider refuses, breaks or reports, as a `ModelError` that never shows its key."""
 
 import json
+import logging
 import math
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
@@ -10,12 +11,24 @@ from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 from intermission.errors import ModelError, ModelErrorKind
+from intermission.kernel.scope import Cancelled
 from intermission.models.whole_text import whole_text
 
 __all__ = ["Failures", "kind_of_status", "seconds_to_wait"]
 
+logger = logging.getLogger(__name__)
+
 _EXCERPT_LENGTH = 500  # characters
 _SHORTEST_SECRET = 8  # characters
+
+_AWAITED = {
+    "connect_timeout": "no connection",
+    "first_token_timeout": "no beginning of an answer",
+    "gap_timeout": "no more of an answer",
+    "total_timeout": "no whole answer",
+    "stream_total_timeout": "no whole answer",
+    "error_body": "no reason for a refusal",
+}
 
 StepT = TypeVar("StepT")
 
@@ -79,6 +92,7 @@ class Failures:
         *,
         status: int | None = None,
         retry_after: float | None = None,
+        limit: str | None = None,
     ) -> ModelError:
         """Return an error that says `what` happened and shows the beginning of `detail`."""
         # Hidden before it is cut, or the cut could leave half a key behind.
@@ -86,10 +100,20 @@ class Failures:
         if len(shown) > _EXCERPT_LENGTH:
             shown = f"{shown[:_EXCERPT_LENGTH]}…"
         message = f"{self.hide(what)}: {shown}" if shown else self.hide(what)
-        return ModelError(whole_text(message), kind=kind, status=status, retry_after=retry_after)
+        return ModelError(whole_text(message), kind=kind, status=status, retry_after=retry_after, limit=limit)
+
+    def timed_out(self, url: str, limit: str, seconds: float) -> ModelError:
+        """Return an error for a limit of `Limits` that has passed."""
+        what = f"{_AWAITED[limit]} from {url} within {limit}={seconds:g} s"
+        return self.failed(ModelErrorKind.TIMEOUT, what, limit=limit)
 
     def malformed(self, what: str, text: str) -> ModelError:
-        """Return an error for an answer that breaks its protocol, with the offending text."""
+        """Return an error for an answer that breaks its protocol, with the beginning of the offending text.
+
+        All of the text goes to the log, at DEBUG: it may hold what the model said.
+        """
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s: %s", self.hide(what), self.hide(text))
         return self.failed(ModelErrorKind.SERVICE, what, text)
 
     def reported(self, error: object) -> ModelError:
@@ -142,6 +166,9 @@ class Failures:
         try:
             return next(steps)
         except (ModelError, StopIteration):
+            raise
+        except Cancelled as cancelled:
+            cancelled.__context__ = None  # what an abort does to a connection explains nothing
             raise
         except Exception as error:
             raise self.malformed("the answer cannot be read", repr(error)) from error

@@ -1,30 +1,39 @@
-"""`HttpClient`: the one place that uses `requests`. Posts JSON, hands on the answer as it arrives."""
+"""`HttpClient`: posts JSON over `requests`, and hands on the answer as it arrives."""
 
 import ipaddress
 import json
-import math
-import time
-from collections.abc import Generator, Iterator, Mapping
+import os
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
+from requests.utils import get_environ_proxies
 from urllib3 import exceptions as urllib3_errors
 
 from intermission.errors import ModelError, ModelErrorKind
+from intermission.models.abort import AbortHandle
+from intermission.models.connections import AbortableAdapter, CertificatesError, abortable_by, drain
 from intermission.models.failures import Failures, kind_of_status, seconds_to_wait
+from intermission.models.limits import CallLimits
+from intermission.version import __version__
 
-__all__ = ["HttpClient"]
+__all__ = ["Exchange", "HttpClient"]
 
 _READ_SIZE = 65_536  # bytes; the most that one read takes, not what it waits for
 _ERROR_BODY_SIZE = 16_384  # bytes; what is read of a refusal
 
-# Looked up in this order: a ConnectTimeout, for one, is a ConnectionError too.
+_COMMON_HEADERS = {
+    "Accept": "*/*",
+    "Accept-Encoding": "gzip, deflate",
+    "Content-Type": "application/json",
+    "User-Agent": f"intermission/{__version__}",
+}
+
+# Looked up in this order.
 _KINDS: tuple[tuple[ModelErrorKind, str, tuple[type[Exception], ...]], ...] = (
-    (ModelErrorKind.TIMEOUT, "no answer in time from", (requests.Timeout, urllib3_errors.TimeoutError)),
     (
         ModelErrorKind.CONFIGURATION,
         "cannot send a request to",
@@ -33,102 +42,146 @@ _KINDS: tuple[tuple[ModelErrorKind, str, tuple[type[Exception], ...]], ...] = (
             requests.exceptions.MissingSchema,
             requests.exceptions.InvalidSchema,
             urllib3_errors.LocationValueError,
+            CertificatesError,
         ),
     ),
     (
         ModelErrorKind.NETWORK,
         "no connection, or a broken one, to",
-        (requests.ConnectionError, urllib3_errors.ProtocolError, urllib3_errors.SSLError),
+        (requests.ConnectionError, urllib3_errors.ProtocolError, urllib3_errors.SSLError, ConnectionError),
     ),
     (ModelErrorKind.SERVICE, "cannot decode the answer of", (urllib3_errors.DecodeError,)),
 )
 
 
-class HttpClient:
-    """Posts JSON to one provider. Any number of threads may use one client at a time.
+class Exchange:
+    """One request that was answered with success, while the block of `HttpClient.post` runs."""
 
-    Nothing is kept between calls, so there is nothing to close.
-
-    Args:
-        headers: Sent with every request, beside the content type.
-        failures: Makes the errors.
-        connect_timeout: Seconds until the connection must stand.
-        read_timeout: Seconds that may pass without a byte, before the answer and within it.
-
-    Raises:
-        ValueError: A limit is not a positive number.
-    """
+    __slots__ = ("_ended", "_handle", "_raw")
 
     def __init__(
-        self,
-        *,
-        headers: Mapping[str, str],
-        failures: Failures,
-        connect_timeout: float,
-        read_timeout: float,
+        self, raw: urllib3.BaseHTTPResponse, handle: AbortHandle, ended: Callable[[Exception], ModelError]
     ) -> None:
-        for name, seconds in (("connect_timeout", connect_timeout), ("read_timeout", read_timeout)):
-            if not (math.isfinite(seconds) and seconds > 0):
-                raise ValueError(f"{name} must be a positive number of seconds, not {seconds}")
-        self._headers = dict(headers)
-        self._failures = failures
-        self._timeouts = (connect_timeout, read_timeout)
+        self._raw = raw
+        self._handle = handle
+        self._ended = ended
 
-    @contextmanager
-    def post(self, url: str, payload: Mapping[str, Any]) -> Generator[Iterator[bytes]]:
-        """Post `payload`; the block gets the body of a successful answer, piece by piece, decoded.
-
-        A piece is handed on when it arrives, however the body is framed. The connection is closed when
-        the block ends, read to the end or not.
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the body, decoded, each piece when it arrives, however the body is framed.
 
         Raises:
-            ModelError: The request could not be sent, was refused, or the answer broke off; in the block
-                too, out of the iterator.
+            ModelError: It broke off, or a limit passed.
+            Cancelled: The call's scope is cancelled.
         """
-        self._check(url)
-        body = self._encoded(payload)
-        # A session for each call: requests does not promise that threads can share one, and one a thread
-        # would keep idle sockets for as long as that thread lives. The price is a connection for each call.
-        with _Session() as session:
-            session.mount("http://", _ClosingAdapter())
-            session.mount("https://", _ClosingAdapter())
-            try:
-                response = session.post(
-                    url,
-                    data=body,
-                    headers=self._headers | {"Content-Type": "application/json"},
-                    timeout=self._timeouts,
-                    stream=True,
-                    allow_redirects=False,
-                    auth=_no_other_authentication,
-                    proxies=_proxies(url),
-                )
-            except (OSError, urllib3_errors.HTTPError) as error:  # every requests error is an OSError
-                raise self._broken(url, error) from error
-            with response:
-                pieces = self._pieces(url, cast("urllib3.BaseHTTPResponse", response.raw))
-                if not 200 <= response.status_code < 300:
-                    raise self._refused(url, response, pieces)
-                yield pieces
-
-    def _pieces(self, url: str, raw: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         # Not iter_content: of a body without chunks it waits until a whole buffer is full. With a size,
         # read1 also notices a body that is shorter than its Content-Length.
+        handle, read = self._handle, self._raw.read1
         while True:
+            handle.wait()
             try:
-                piece = raw.read1(_READ_SIZE, decode_content=True)
+                piece = read(_READ_SIZE, decode_content=True)
             except (OSError, urllib3_errors.HTTPError) as error:
-                raise self._broken(url, error) from error
+                raise self._ended(error) from error
+            handle.waited()
+            # What had arrived before an abort can still be read, and behind it an end that looks clean: that
+            # of a body without a length is the end of its connection.
+            if handle.stopped:
+                raise self._ended(ConnectionAbortedError("the answer was aborted"))
             if not piece:
                 return
             yield piece
 
-    def _refused(self, url: str, response: requests.Response, pieces: Iterator[bytes]) -> ModelError:
+    def progress(self) -> None:
+        """What has come says something: the gap to the next piece begins."""
+        self._handle.expect("gap_timeout")
+
+    def check(self) -> None:
+        """Raise `Cancelled` if the call's scope is cancelled."""
+        self._handle.check()
+
+    def finish(self) -> None:
+        """The answer is complete, whatever follows it.
+
+        Raises:
+            Cancelled: The call's scope is cancelled.
+        """
+        drain(self._raw)
+        self._handle.check()
+
+
+class HttpClient:
+    """Posts JSON to one provider. Any number of threads may use one client at a time.
+
+    Args:
+        headers: Sent with every request, beside those of any request.
+        failures: Makes the errors.
+        ca_bundle: File or directory of the certificates to trust, `""` for `REQUESTS_CA_BUNDLE` or
+            `CURL_CA_BUNDLE`, or else those of the package certifi.
+    """
+
+    def __init__(self, *, headers: Mapping[str, str], failures: Failures, ca_bundle: str = "") -> None:
+        self._headers = dict(headers)
+        self._failures = failures
+        self._ca_bundle = ca_bundle
+        self._adapter = AbortableAdapter()
+
+    def close(self) -> None:
+        """Close the idle connections. The client can be used again."""
+        self._adapter.close()
+
+    @contextmanager
+    def post(self, url: str, payload: Mapping[str, Any], limits: CallLimits) -> Generator[Exchange]:
+        """Post `payload`; the block gets a successful answer.
+
+        The connection is closed when the block ends, unless its answer was read to the end.
+
+        Raises:
+            ModelError: The request could not be sent, was refused, or a limit passed.
+            Cancelled: The call's scope is cancelled.
+        """
+        self._check(url)
+        body = self._encoded(payload)
+        with AbortHandle(limits) as handle:
+            response = self._send(url, body, handle)
+            try:
+                exchange = Exchange(
+                    cast("urllib3.BaseHTTPResponse", response.raw),
+                    handle,
+                    lambda error: self._ended(url, error, handle),
+                )
+                if not 200 <= response.status_code < 300:
+                    raise self._refused(url, response, exchange, handle)
+                yield exchange
+            finally:
+                response.close()
+
+    def _send(self, url: str, body: bytes, handle: AbortHandle) -> requests.Response:
+        # The adapter and no session: a session would follow redirects, keep cookies, look for credentials in
+        # ~/.netrc, and is not promised to be safe for threads.
+        verify = self._ca_bundle or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
+        try:
+            request = requests.Request(
+                "POST", url, data=body, headers=_COMMON_HEADERS | self._headers
+            ).prepare()
+            with abortable_by(handle):
+                handle.expect("connect_timeout")
+                handle.wait()
+                response = self._adapter.send(
+                    request, stream=True, timeout=None, verify=verify or True, proxies=_proxies(url)
+                )
+                handle.waited()
+        except (OSError, urllib3_errors.HTTPError) as error:  # every requests error is an OSError
+            raise self._ended(url, error, handle) from error
+        return response
+
+    def _refused(
+        self, url: str, response: requests.Response, exchange: Exchange, handle: AbortHandle
+    ) -> ModelError:
         status = response.status_code
         if response.is_redirect:
             detail = f"a redirect to {response.headers['Location']}, which is not followed"
         else:
-            detail = self._beginning(pieces).decode(errors="replace") or response.reason or ""
+            detail = self._beginning(exchange, handle).decode(errors="replace") or response.reason or ""
         return self._failures.failed(
             kind_of_status(status),
             f"{url} answered {status}",
@@ -137,19 +190,28 @@ class HttpClient:
             retry_after=seconds_to_wait(response.headers.get("Retry-After")),
         )
 
-    def _beginning(self, pieces: Iterator[bytes]) -> bytes:
-        """Return the beginning of a refusal's body. A body that drips must not hold the call up."""
+    def _beginning(self, exchange: Exchange, handle: AbortHandle) -> bytes:
+        """Return the beginning of a refusal's body. One that drips or stalls must not hold the call up."""
         body = bytearray()
-        end = time.monotonic() + self._timeouts[1]
+        handle.expect("error_body")
         # Whatever breaks it, the status says more; the excerpt ends where the body did.
         with suppress(Exception):
-            for piece in pieces:
+            for piece in exchange.pieces():
                 body += piece
-                if len(body) >= _ERROR_BODY_SIZE or time.monotonic() >= end:
+                if len(body) >= _ERROR_BODY_SIZE:
                     break
+        handle.check()
         return bytes(body)
 
-    def _broken(self, url: str, error: Exception) -> ModelError:
+    def _ended(self, url: str, error: Exception, handle: AbortHandle) -> ModelError:
+        """Return what an error of the connection means.
+
+        Raises:
+            Cancelled: The call's scope is cancelled, and the error is what comes of that.
+        """
+        handle.check()
+        if handle.expired is not None:
+            return self._failures.timed_out(url, handle.expired, handle.seconds(handle.expired))
         for kind, what, types in _KINDS:
             if isinstance(error, types):
                 return self._failures.failed(kind, f"{what} {url}", str(error))
@@ -185,43 +247,9 @@ class HttpClient:
             )
 
 
-class _Session(requests.Session):
-    """Takes no answer for a redirect.
-
-    Even if it may not follow one, requests would read all of its body and parse where it leads.
-    """
-
-    def get_redirect_target(self, resp: requests.Response) -> str | None:
-        return None
-
-
-class _ClosingAdapter(HTTPAdapter):
-    """Closes idle connections with its session.
-
-    urllib3 would only drop its reference to them. An error keeps the frames that raised it, and so the
-    response and its pool, and an open socket for as long as anybody keeps the error.
-    """
-
-    def close(self) -> None:
-        for manager in (self.poolmanager, *self.proxy_manager.values()):
-            for key in manager.pools.keys():  # noqa: SIM118  # this mapping refuses to be iterated itself
-                if pool := manager.pools.get(key):
-                    pool.close()
-        super().close()
-
-
-def _no_other_authentication(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    # Without an `auth` of ours, requests would put what ~/.netrc holds in place of the Authorization header.
-    return request
-
-
 def _proxies(url: str) -> dict[str, str]:
-    """Keep a proxy that the environment names away from this machine's own servers.
-
-    Not by `trust_env = False`: that would drop the environment's certificates as well.
-    """
-    host = urlsplit(url).hostname or ""
-    return {"no_proxy": host} if _is_loopback(host) else {}
+    """Return the proxies that the environment names; none for this machine's own servers."""
+    return {} if _is_loopback(urlsplit(url).hostname or "") else get_environ_proxies(url)
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,16 +1,34 @@
 """`Plugin`: the hooks that a plugin may have."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Awaitable
+from typing import Any, TypeAlias, TypeVar
 
-__all__ = ["Plugin"]
+from intermission.agents.base import AgentContext, BaseAgent
+from intermission.agents.plugins import unused
+from intermission.content import Content
+from intermission.events import Event
+from intermission.models.base import ModelRequest, ModelResponse
+from intermission.runs.receipt import ResidualOutcome, ResidualWork
+from intermission.runs.result import RunResult
+from intermission.runs.run import Run
+from intermission.sessions.run_records import RunRecord
+from intermission.tools.base import Tool, ToolContext
+
+__all__ = ["Answer", "Plugin"]
+
+T = TypeVar("T")
+
+Answer: TypeAlias = T | Awaitable[T | None] | None
+"""What a hook returns: `None`, which changes nothing, or what takes the place; or either, to be awaited."""
 
 
 class Plugin:
     """Looks at, and may change, every run of the app that it is given to. Every hook is optional.
 
-    Define the hooks that are needed, as methods or as async methods. They are called with keywords, those of
-    google-adk's plugins; `on_run_end` and `on_residual_end` with two arguments.
+    Define the hooks that are needed, as methods or as async methods. All are called with keywords, but for
+    `on_run_end` and `on_residual_end`, which get two arguments. Of several plugins the first that returns
+    something has the last word; the agent's own callbacks come after all plugins. A method `close()`, plain
+    or async, is called when the runner closes.
 
     Args:
         name: What tells it from the app's other plugins.
@@ -24,70 +42,90 @@ class Plugin:
             raise ValueError("a plugin needs a name")
         self.name = name
 
-    _HOOKS: ClassVar[Sequence[str]] = (
-        "on_user_message_callback",
-        "before_run_callback",
-        "on_event_callback",
-        "after_run_callback",
-        "on_run_error_callback",
-        "before_agent_callback",
-        "after_agent_callback",
-        "before_model_callback",
-        "after_model_callback",
-        "on_model_error_callback",
-        "before_tool_callback",
-        "after_tool_callback",
-        "on_tool_error_callback",
-        "on_run_end",
-        "on_residual_end",
-    )
+    # The run.
 
-    @classmethod
-    def hooks(cls) -> Sequence[str]:
-        """Return the names of all hooks."""
-        return cls._HOOKS
+    @unused
+    def on_user_message_callback(
+        self, *, invocation_context: AgentContext, user_message: Content
+    ) -> Answer[Content]:
+        """A message has come. Content takes its place: in the log, and for everybody."""
 
-    def on_user_message_callback(self, **arguments: Any) -> Any:
-        """Look at `user_message` of `invocation_context`; a `Content` that is returned takes its place."""
+    @unused
+    def before_run_callback(self, *, invocation_context: AgentContext) -> Answer[Content]:
+        """The message is stored. Content is the answer, stored and shown as `"model"`'s: no agent runs."""
 
-    def before_run_callback(self, **arguments: Any) -> Any:
-        """Look at `invocation_context`; a `Content` that is returned is the answer, and no agent runs."""
+    @unused
+    def on_event_callback(self, *, invocation_context: AgentContext, event: Event) -> Answer[Event]:
+        """An event is stored, or is a partial. An event is shown in its place; the log keeps what it has."""
 
-    def on_event_callback(self, **arguments: Any) -> Any:
-        """Look at `event`; an `Event` that is returned is shown in its place. The log keeps the agent's."""
+    @unused
+    def after_run_callback(self, *, invocation_context: AgentContext) -> Awaitable[None] | None:
+        """The agent has come to its end by itself, or was stopped. What this raises fails the run."""
 
-    def after_run_callback(self, **arguments: Any) -> Any:
-        """Look at `invocation_context` after the agent has come to an end by itself."""
+    @unused
+    def on_run_error_callback(
+        self, *, invocation_context: AgentContext, error: Exception
+    ) -> Awaitable[None] | None:
+        """The run has ended with this error. What this raises is logged."""
 
-    def on_run_error_callback(self, **arguments: Any) -> Any:
-        """Look at the `error` that has ended the run."""
+    @unused
+    def on_run_end(self, run: Run | RunRecord, result: RunResult) -> Awaitable[None] | None:
+        """A run has ended, whatever its end. Called at least once for every run that has begun.
 
-    def before_agent_callback(self, **arguments: Any) -> Any:
-        """Look at `agent` and `callback_context`; a `Content` that is returned is the agent's answer."""
+        It is called again if the process died before it returned: `run` is a `RunRecord` then, whose
+        `replayed` is true. What this raises is logged.
+        """
 
-    def after_agent_callback(self, **arguments: Any) -> Any:
-        """Look at `agent` and `callback_context`; a `Content` that is returned is one more answer."""
+    @unused
+    def on_residual_end(self, work: ResidualWork, outcome: ResidualOutcome) -> Awaitable[None] | None:
+        """Work that its run has gone on or ended without has really ended. What this raises is logged."""
 
-    def before_model_callback(self, **arguments: Any) -> Any:
-        """Look at `callback_context` and `llm_request`; a `ModelResponse` takes the place of the call."""
+    # Agents.
 
-    def after_model_callback(self, **arguments: Any) -> Any:
-        """Look at `callback_context` and `llm_response`; a `ModelResponse` takes its place."""
+    @unused
+    def before_agent_callback(self, *, agent: BaseAgent, callback_context: AgentContext) -> Answer[Content]:
+        """An agent is to run. Content is its answer: it does not run, and no after-agent hook is called."""
 
-    def on_model_error_callback(self, **arguments: Any) -> Any:
-        """Look at `callback_context`, `llm_request`, `error`; a `ModelResponse` takes the error's place."""
+    @unused
+    def after_agent_callback(self, *, agent: BaseAgent, callback_context: AgentContext) -> Answer[Content]:
+        """An agent has run. Content is one more answer of it."""
 
-    def before_tool_callback(self, **arguments: Any) -> Any:
-        """Look at `tool`, `tool_args`, `tool_context`; a dict that is returned takes the call's place."""
+    # Models.
 
-    def after_tool_callback(self, **arguments: Any) -> Any:
-        """Look at `tool`, `tool_args`, `tool_context`, `result`; a dict that is returned takes its place."""
+    @unused
+    def before_model_callback(
+        self, *, callback_context: AgentContext, llm_request: ModelRequest
+    ) -> Answer[ModelResponse | ModelRequest]:
+        """A model is to be asked. A response is its answer; a request takes the place of the request."""
 
-    def on_tool_error_callback(self, **arguments: Any) -> Any:
-        """Look at `tool`, `tool_args`, `tool_context`, `error`; a dict takes the error's place."""
+    @unused
+    def after_model_callback(
+        self, *, callback_context: AgentContext, llm_response: ModelResponse
+    ) -> Answer[ModelResponse]:
+        """A model has answered, in part or in whole. A response takes the place."""
 
-    def on_run_end(self, run: Any, result: Any) -> Any:
-        """Look at a run that has ended, whatever its end."""
+    @unused
+    def on_model_error_callback(
+        self, *, callback_context: AgentContext, llm_request: ModelRequest, error: Exception
+    ) -> Answer[ModelResponse]:
+        """A model call has failed. A response takes the error's place."""
 
-    def on_residual_end(self, work: Any, outcome: Any) -> Any:
-        """Look at what has come of work that had outlived its run."""
+    # Tools.
+
+    @unused
+    def before_tool_callback(
+        self, *, tool: Tool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> Answer[dict[str, Any]]:
+        """A tool is to be called. A dict is its result: it is not called."""
+
+    @unused
+    def after_tool_callback(
+        self, *, tool: Tool, tool_args: dict[str, Any], tool_context: ToolContext, result: dict[str, Any]
+    ) -> Answer[dict[str, Any]]:
+        """A tool has returned. A dict takes the result's place."""
+
+    @unused
+    def on_tool_error_callback(
+        self, *, tool: Tool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
+    ) -> Answer[dict[str, Any]]:
+        """A tool has raised. A dict is the result, in the error's place."""

@@ -39,13 +39,15 @@ class CallGivenUpError(IntermissionError):
     """The run goes on without a call.
 
     Attributes:
-        status: What the model is told: `"stopped"`, `"timeout"`, or `"overload"` for one not begun.
+        status: What the model is told: `"stopped"`, `"timeout"`, or `"overload"` for want of a thread.
+        outcome: `"not_started"`, or `"unknown"` for one that had begun.
     """
 
-    def __init__(self, status: str, reason: str) -> None:
-        effect = "It was not begun" if status == "overload" else "It may or may not have had its effect"
+    def __init__(self, status: str, reason: str, *, begun: bool = True) -> None:
+        effect = "It may or may not have had its effect" if begun else "It was not begun"
         super().__init__(f"The call was given up: {reason}. {effect}.")
         self.status = status
+        self.outcome = "unknown" if begun else "not_started"
 
 
 class Outcome(NamedTuple):
@@ -93,6 +95,7 @@ class OpenCall:
     """
 
     __slots__ = (
+        "_begun",
         "_blocking",
         "_decided",
         "_handlers",
@@ -124,6 +127,7 @@ class OpenCall:
         self._handlers = [(go_on, leave)]
         self._decided: tuple[Outcome | None] | None = None
         self._ticket = _thread.allocate_lock()
+        self._begun = False
         self._task: LoopTask | None = None
         self._timer: TimerHandle | None = None
         self._hook: CancelHandle | None = None
@@ -141,6 +145,7 @@ class OpenCall:
         It is `None` if it was given up meanwhile, or goes on without this thread; then others go on, too. But
         if the call has a `detach`, its value is `LATER`.
         """
+        self._begun = True
         if self._blocking.timeout is not None:
             self._timer = self._services.timer.call_later(self._blocking.timeout, self._expire)
         self._hook = self.scope.on_cancel_now(self._cancelled)
@@ -150,6 +155,7 @@ class OpenCall:
         finally:
             if not isinstance(outcome.value, Later):
                 mine = self._ended()
+                self._end(outcome if self._is_late(mine) else None)
         if isinstance(outcome.value, Later):
             return self._go_on_later(outcome.value)
         return outcome if mine else None
@@ -177,7 +183,7 @@ class OpenCall:
             return False
         self._run.work.give_up(self.piece, reason)
         self.scope.cancel(reason)
-        self._decide(Outcome(error=CallGivenUpError(status, reason)))
+        self._decide(Outcome(error=CallGivenUpError(status, reason, begun=self._begun)))
         return True
 
     def abandon(self) -> None:
@@ -186,7 +192,7 @@ class OpenCall:
             self._end()
 
     def _ended(self) -> bool:
-        """It has really ended; return whether nobody has given it up."""
+        """It has really ended, as `_end` will say; return whether nobody has given it up."""
         mine = self._ticket.acquire(blocking=False)
         if self._timer is not None:
             self._timer.cancel()
@@ -196,14 +202,17 @@ class OpenCall:
         )  # it holds this call: a circle would be left to the garbage collection
         if hook is not None:
             hook.remove()
-        self._end()
         return mine
 
-    def _end(self) -> None:
+    def _is_late(self, mine: bool) -> bool:
+        # Where the run is cancelled, whoever gives its calls up may come behind the call's own return.
+        return not mine or self._parent.cancelled
+
+    def _end(self, late: Outcome | None = None) -> None:
         self.scope.close()
         if self.piece.call_id is not None:
             self._run.calls.pop(self.piece.call_id, None)
-        self._run.work.end(self.piece)
+        self._run.work.end(self.piece, late)
 
     def _call(self) -> Outcome:
         try:
@@ -243,13 +252,14 @@ class OpenCall:
                     self._tell()
         if self._ticket.locked() and later.drop():
             self._ended()
+            self._end()
             return answer
         done, name = partial(self._done, later), self._blocking.name
         try:
             self._task = self._services.loops.start(later.awaitable, done, context=later.context, name=name)
         except RuntimeError as error:
             later.drop()
-            self._done(later, None, CallGivenUpError("overload", str(error)))
+            self._done(later, None, CallGivenUpError("overload", str(error), begun=False))
             return answer
         if self.scope.cancelled:
             self._task.cancel()
@@ -257,6 +267,10 @@ class OpenCall:
 
     def _done(self, later: Later, value: Any, error: BaseException | None) -> None:
         mine = self._ended()
+        if self._run.work.late is not None and self._is_late(mine):
+            self._end(self._outcome(later, value, error))
+        else:
+            self._end()
         if not mine:
             return
         if self._parent.cancelled:

@@ -11,6 +11,7 @@ import pykka
 
 from intermission.agents.base import AgentContext
 from intermission.agents.contents import CallOutcome
+from intermission.agents.plugins import Plugins
 from intermission.config import ToolExecution
 from intermission.content import FunctionCall, FunctionResponse
 from intermission.errors import LlmCallsLimitExceededError
@@ -18,7 +19,6 @@ from intermission.events import Event
 from intermission.kernel.ref import ActorRef
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.workers import Budget
-from intermission.plugins.chain import Plugins
 from intermission.runs.ahead import Ahead, EventsAhead, state_ahead
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.messages import AgentDone, Append
@@ -57,6 +57,9 @@ class Environment:
         self.run = run
         self._outcomes = outcomes
         self.plugins = plugins
+        # Where an event is looked at before it is shown, the run's end waits for that.
+        self.ends_with_event = not plugins.hooks("on_event_callback")
+        self.callback_data: dict[str, Any] = {}
         self.services = services
         self._overlaps = run.config.overlap_model_calls
         self.events = EventsAhead(events) if self._overlaps else events
@@ -91,6 +94,7 @@ class Environment:
             state=self.new_state(),
             cancellation=self.scope,
             outcomes=self._outcomes,
+            callback_data=self.callback_data,
         )
 
     def check_event(self, event: Event, agent: str) -> None:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from intermission.actions import Actions
 from intermission.agents.base import AgentContext
 from intermission.agents.effects import Runnable
+from intermission.errors import AgentDepthError
 from intermission.kernel.scope import CancelScope
 from intermission.runs.line import Line
 from intermission.runs.result import CancelSource
@@ -13,7 +15,24 @@ from intermission.runs.signals import RunOver, RunStopped
 from intermission.runs.together import Latch
 from intermission_storage import Record
 
-__all__ = ["Forked"]
+__all__ = ["Forked", "check_depth"]
+
+_DEEPEST = 100  # agents inside one another, and forks inside one another: more than any tree has
+
+
+class _Frame(Protocol):
+    @property
+    def agent(self) -> Runnable: ...
+
+
+def check_depth(stack: Sequence[_Frame], agent: Runnable) -> None:
+    """Refuse to run one more agent inside the others of a strand, if there are too many.
+
+    Raises:
+        AgentDepthError: See there.
+    """
+    if len(stack) >= _DEEPEST:
+        raise AgentDepthError([*(frame.agent.name for frame in stack), agent.name])
 
 
 class Forked:
@@ -23,9 +42,15 @@ class Forked:
         parent: The strand that yielded the fork.
         agents: What runs.
         context: What the forking agent knows.
+
+    Raises:
+        AgentDepthError: The forks inside one another are too many.
     """
 
     def __init__(self, parent: Line, agents: Sequence[Runnable], context: AgentContext) -> None:
+        branches = context.branch.split(".") if context.branch else []
+        if len(branches) >= _DEEPEST:
+            raise AgentDepthError([*branches, agents[0].name])
         self._parent = parent
         self._error: Exception | None = None
         self._stopped = False
@@ -44,8 +69,7 @@ class Forked:
         """
         for strand in self._strands:
             strand.start()
-        if self._strands:
-            self._latch.wait()
+        self._latch.wait()
         if self._parent.scope.cancelled:
             raise RunOver
         for scope in self._scopes:

@@ -21,7 +21,7 @@ from intermission.runs.consumers import Consumers
 from intermission.runs.receipt import CancelOutcome
 from intermission.runs.result import CancelSource, RunResult, RunStatus, Verdict
 from intermission.runs.services import Services
-from intermission.runs.stream import Author, ReadBack, Stream
+from intermission.runs.stream import Author, Own, ReadBack, Stream
 from intermission.runs.work import Work
 from intermission.state import TEMP
 
@@ -82,6 +82,7 @@ class Lifecycle:
         # How to give up each open tool call, by its id.
         self.calls: dict[str, Callable[[str, str], bool]] = {}
         self.stream = Stream(read_back)
+        self.through: Callable[[Event], None] | None = None  # plugins, who see what is shown before it is
         self.requested: float | None = None  # when the cancel came, also one that was too late
         self.cancel_source: CancelSource | None = None
         self.cancel_reason = ""
@@ -172,14 +173,7 @@ class Lifecycle:
             except Exception as error:  # noqa: BLE001 - it is raised to everybody who starts the run
                 if self.take():
                     verdict = self.decide(Verdict(RunStatus.FAILED, error=error))
-                    self.end(
-                        RunResult(
-                            status=verdict.status,
-                            error=verdict.error,
-                            reason=verdict.reason,
-                            invocation_id=self.invocation_id,
-                        )
-                    )
+                    self.end(RunResult.without_records(verdict, self.invocation_id))
 
     def cancel(
         self, source: CancelSource, reason: str = "", *, error: Exception | None = None
@@ -333,8 +327,12 @@ class Lifecycle:
                 self._state = RunState.ENDING
             return self._verdict
 
-    def show(self, event: Event, own: Callable[[int], Event] | None = None) -> None:
-        """Give an event to who looks at the run; `own` is as for `Stream.push`. After the end, to nobody."""
+    def show(self, event: Event) -> None:
+        """Have an event shown; a partial, for stored ones go through the session."""
+        (self.through or self.show_now)(event)
+
+    def show_now(self, event: Event, own: Own | None = None, changed: bool = False) -> None:
+        """Give an event to who looks at the run; see `Stream.push`. After the end, to nobody."""
         with self._lock:
             if self._result is not None:
                 return
@@ -348,7 +346,7 @@ class Lifecycle:
                 self._last_shown = event.seq
             streams = self._streams
             for stream in streams:
-                stream.push(event, own)
+                stream.push(event, own, changed)
 
     def end(self, result: RunResult) -> None:
         """Close the streams, set the result and wake who waits. The first end stands.
@@ -366,6 +364,7 @@ class Lifecycle:
             for waited_for in (self._admission, self._ending):
                 if waited_for is not None:
                     waited_for.notify_all()
+        self.through = None
         if self._deadline is not None:
             self._deadline.cancel()
         if self.scope is not None:

@@ -27,7 +27,9 @@ class Line(Protocol):
         """Have a worker drive it from its beginning."""
         ...
 
-    def store(self, event: Event | None, *, after: Sequence[Record] = (), last: bool = False) -> Event | None:
+    def store(
+        self, event: Event | None, *, after: Sequence[Record] = (), last: bool = False, opening: bool = False
+    ) -> Event | None:
         """Have the session store something, and wait until that is durable."""
         ...
 

@@ -61,6 +61,7 @@ class Append:
         after: Records that come after it.
         stored: Is kept with the event as it was stored; `None` if nobody waits.
         last: The run ends with it.
+        opening: The event is the user's, and nobody is shown it; with it the run is admitted.
     """
 
     lane: ClassVar[Lane] = Lane.INTERNAL
@@ -70,6 +71,7 @@ class Append:
     before: Sequence[Record] = ()
     after: Sequence[Record] = ()
     last: bool = False
+    opening: bool = False
 
 
 @dataclass(slots=True)

@@ -1,7 +1,8 @@
 """What a strand does for `CallModel`, as a generator of blocking calls."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from intermission.agents.base import AgentContext
@@ -10,19 +11,23 @@ from intermission.errors import ModelError, ModelErrorKind
 from intermission.kernel.scope import CancelScope
 from intermission.models.base import ModelResponse
 from intermission.runs.ahead import Ahead
+from intermission.runs.call_ids import CallIds
 from intermission.runs.calls import Blocking
 from intermission.runs.environment import Environment
 
-__all__ = ["model_turn"]
+__all__ = ["Alter", "ask_model", "model_turn"]
 
 # Named, for what annotates an inner function is worked out each time that the function is made.
 _Response: TypeAlias = ModelResponse | None
+
+Alter: TypeAlias = Callable[[CancelScope, ModelResponse], ModelResponse]
+"""Makes what is shown of a partial response; on the thread that reads the model, with the call's scope."""
 
 
 def model_turn(
     environment: Environment, effect: CallModel, context: AgentContext, ahead: Ahead | None
 ) -> Generator[Any, Any, Generated]:
-    """Ask a model; return its whole response.
+    """Ask a model; return its whole response. The ids of its calls are ours, there and in the partials.
 
     Args:
         environment: What the strands of the run share.
@@ -36,7 +41,8 @@ def model_turn(
         StorageError: What the call did not wait for could not be stored.
     """
     try:
-        generated = yield from _ask(environment, effect, context, ahead)
+        environment.count_model_call()
+        generated = yield from ask_model(environment, effect, context, ahead)
     except Exception:
         if ahead is not None:
             ahead.wait()
@@ -46,17 +52,25 @@ def model_turn(
     return generated
 
 
-def _ask(
-    environment: Environment, effect: CallModel, context: AgentContext, ahead: Ahead | None
+def ask_model(
+    environment: Environment,
+    effect: CallModel,
+    context: AgentContext,
+    ahead: Ahead | None,
+    alter: Alter | None = None,
+    ids: CallIds | None = None,
 ) -> Generator[Any, Any, Generated]:
-    environment.count_model_call()
+    """As `model_turn`, for a call that is counted; who has given an `ahead` waits for it."""
     shown: list[str] = []
+    call_ids = ids or CallIds()
 
     def show(scope: CancelScope, response: ModelResponse) -> None:
         shown.append(response.content.text)
         if scope.cancelled:
             return
-        partial = context.event(effect.author, content=response.content, partial=True)
+        if alter is not None:
+            response = alter(scope, response)
+        partial = context.event(effect.author, content=call_ids.content(response.content), partial=True)
         if ahead is None:
             environment.run.show(partial)
         else:
@@ -77,7 +91,8 @@ def _ask(
     if whole is None or not whole.content.text.startswith(text):
         problem = "ended without a whole response" if whole is None else "gave a text other than its partials"
         raise ModelError(f"model {effect.model.name} {problem}", kind=ModelErrorKind.OTHER)
-    return Generated(whole, len(text))
+    content = call_ids.content(whole.content)
+    return Generated(whole if content is whole.content else replace(whole, content=content), len(text))
 
 
 def _closable(responses: Iterator[ModelResponse]) -> Generator[ModelResponse]:

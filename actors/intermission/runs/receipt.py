@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from intermission.runs.result import CancelSource, RunStatus
 
-__all__ = ["CancelOutcome", "CancelReceipt", "CancelReport", "ResidualWork"]
+__all__ = ["CancelOutcome", "CancelReceipt", "CancelReport", "ResidualOutcome", "ResidualWork"]
 
 
 class CancelOutcome(StrEnum):
@@ -27,8 +28,9 @@ class ResidualWork:
         user_id: The session's user.
         session_id: The session.
         invocation_id: The run.
-        what: `"agent"`, `"model"`, `"tool"`, `"call"` or `"hook"`, one of a call's `on_cancel`.
-        name: The agent's, model's or tool's name.
+        what: `"agent"`, `"model"`, `"tool"`, `"call"`, `"callback"`, one of an agent or a plugin, or
+            `"hook"`, one of a call's `on_cancel`.
+        name: The agent's, model's, tool's or function's name.
         call_id: The function call's id, for a tool.
         seconds: How long ago the run gave it up.
         reason: Why.
@@ -42,6 +44,19 @@ class ResidualWork:
     call_id: str | None
     seconds: float
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualOutcome:
+    """What came of residual work when it had really ended. Nothing of it is stored.
+
+    Attributes:
+        value: What it returned: a tool's response, a model's last response, a function's value.
+        error: What it raised; `None` if nothing.
+    """
+
+    value: Any = None
+    error: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)

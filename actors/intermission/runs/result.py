@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Self
 
 from intermission.errors import RunInterruptedError
 from intermission.events import Event, Usage
@@ -83,6 +84,12 @@ class RunResult:
     invocation_id: str | None = None
     last_seq: int | None = None
     read_events: Callable[[], list[Event]] = field(default=_no_events, repr=False, compare=False)
+
+    @classmethod
+    def without_records(cls, verdict: Verdict, invocation_id: str | None) -> Self:
+        """Return the result of a run of which nothing is in the log."""
+        error, reason = verdict.error, verdict.reason
+        return cls(status=verdict.status, error=error, reason=reason, invocation_id=invocation_id)
 
     @property
     def events(self) -> list[Event]:

@@ -1,9 +1,7 @@
 """`Strand`: drives an agent's generators, on one worker at a time, and performs what they yield."""
 
-import inspect
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from intermission.agents.base import AgentContext
@@ -21,10 +19,12 @@ from intermission.runs.async_calls import function_call
 from intermission.runs.calls import Blocking, OpenCall, Outcome
 from intermission.runs.current import CurrentCall
 from intermission.runs.environment import Environment
-from intermission.runs.fork import Forked
+from intermission.runs.fork import Forked, check_depth
+from intermission.runs.frames import Frame, frame_in, frame_of, root_frame, stopped_frame
+from intermission.runs.hooks import Body, Opening
 from intermission.runs.line import Finished, Line
 from intermission.runs.messages import Append
-from intermission.runs.model_turns import model_turn
+from intermission.runs.model_hooks import has_model_hooks, model_steps
 from intermission.runs.result import CancelSource
 from intermission.runs.signals import RunOver, RunStopped
 from intermission.runs.together import Together
@@ -35,15 +35,6 @@ from intermission_storage import Record
 __all__ = ["Strand"]
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Frame:
-    """A generator on the stack, and the agent in whose name it yields."""
-
-    steps: Any
-    agent: Runnable
-    context: AgentContext
 
 
 class Strand:
@@ -83,7 +74,7 @@ class Strand:
         self.stopped = False
         self._agent = agent
         self._context = context
-        self._stack: list[_Frame] = []
+        self._stack: list[Frame] = []
         self._finished = finished
         self._root = root
         self._piece = Piece("agent", agent.name)
@@ -101,7 +92,9 @@ class Strand:
         """Return a new strand of the same run, for an agent on a branch of its own."""
         return Strand(self.environment, agent, context, scope, finished)
 
-    def store(self, event: Event | None, *, after: Sequence[Record] = (), last: bool = False) -> Event | None:
+    def store(
+        self, event: Event | None, *, after: Sequence[Record] = (), last: bool = False, opening: bool = False
+    ) -> Event | None:
         """Have the session store what is owed, an event and records, and wait until that is durable.
 
         Raises:
@@ -111,7 +104,7 @@ class Strand:
         reply: Promise[Event | None] = Promise()
         self._reply = reply
         before, self.owed = self.owed, []
-        self.environment.tell(Append(self.environment.run, event, reply, before, after, last))
+        self.environment.tell(Append(self.environment.run, event, reply, before, after, last, opening))
         if self.scope.cancelled:
             reply.fail(RunOver())
         try:
@@ -168,11 +161,14 @@ class Strand:
             try:
                 if begin:
                     self._check()
-                    self._stack.append(self._frame(self._agent, self._context))
-                if not self._go_on(outcome):
-                    return
-            except RunStopped:
-                error = self._end_stopped()
+                    start = root_frame if self._root else frame_of
+                    self._stack.append(start(self.environment, self._agent, self._context))
+                try:
+                    if not self._go_on(outcome):
+                        return
+                except RunStopped:
+                    if not self._go_on_stopped():
+                        return
             except RunOver:
                 self._close()
             except Cancelled as raised:
@@ -265,9 +261,11 @@ class Strand:
             case CallModel():
                 self._check_stop()
                 ahead, self._ahead = self._ahead, None
-                return self._push(model_turn(self.environment, effect, self._stack[-1].context, ahead))
+                top = self._stack[-1]
+                return self._push(model_steps(self.environment, effect, top.agent, top.context, ahead))
             case CallTools():
-                return self._push(tool_turn(self, effect, self._stack[-1].context))
+                top = self._stack[-1]
+                return self._push(tool_turn(self, effect, top.context, top.agent.name))
             case Emit():
                 return Outcome(self._emit(effect))
             case Blocking():
@@ -277,7 +275,8 @@ class Strand:
             case RunAgent(agent):
                 self._check_stop()
                 self._check_agents(effect, [agent])
-                self._stack.append(self._frame(agent, self._stack[-1].context))
+                check_depth(self._stack, agent)
+                self._stack.append(frame_of(self.environment, agent, self._stack[-1].context))
                 return Outcome()
             case Fork(agents):
                 self._check_stop()
@@ -287,17 +286,28 @@ class Strand:
             case Call(function, args):
                 name = getattr(function, "__name__", type(function).__name__)
                 return self._block(Blocking(function_call(function, args), "call", name))
+            case Body():
+                top = self._stack[-1]
+                if effect.tail:
+                    self._stack.pop().steps.close()
+                self._stack.append(frame_in(self.environment, effect, top.context))
+                return Outcome()
+            case Opening(event):
+                return Outcome(self.store(event, opening=True))
             case _:
                 name = self._stack[-1].agent.name
                 raise TypeError(f"agent {name!r} yielded {effect!r}, which is no effect")
 
     def _may_overlap(self, effect: Any) -> bool:
-        return isinstance(effect, CallModel) and self.environment.run.stop_requested is None
+        if not isinstance(effect, CallModel) or self.environment.run.stop_requested is not None:
+            return False
+        # Hooks see nothing that is not stored.
+        return not has_model_hooks(self.environment.plugins, self._stack[-1].agent)
 
     def _push(self, steps: Any) -> Outcome:
         """Put steps of the runtime's own on the stack; what they return is the effect's answer."""
         top = self._stack[-1]
-        self._stack.append(_Frame(steps, top.agent, top.context))
+        self._stack.append(Frame(steps, top.agent, top.context))
         return Outcome()
 
     def _emit(self, effect: Emit) -> Event:
@@ -317,7 +327,8 @@ class Strand:
             after = [self.environment.call_started(call) for call in calls]
         if effect.calls_model and run.config.overlap_model_calls and run.stop_requested is None:
             return self._store_ahead(event)
-        last = effect.last and self._root and len(self._stack) == 1 and promises(self._stack[-1].steps)
+        root = effect.last and self._root and len(self._stack) == 1
+        last = root and self.environment.ends_with_event and promises(self._stack[-1].steps)
         stored = self.store(event, after=after, last=last)
         assert stored is not None
         return stored
@@ -333,33 +344,14 @@ class Strand:
         )
         return call.perform()
 
-    def _frame(self, agent: Runnable, context: AgentContext) -> _Frame:
-        steps: object = agent.run(context)
-        if not inspect.isgenerator(steps):
-            raise TypeError(
-                f"run() of agent {agent.name!r} must be a generator, that is, hold a yield; "
-                f"it returned {type(steps).__name__}"
-            )
-        return _Frame(steps, agent, context)
-
-    def _end_stopped(self) -> Exception | None:
-        """Leave the generators, and say in an event of the root's that the run was stopped."""
+    def _go_on_stopped(self) -> bool:
+        """Leave the generators; the root strand says in an event of the root's that the run was stopped."""
         self.stopped = True
         top = self._stack[-1]
         self._close()
-        if not self._root:
-            return None
-        reason = self.environment.run.stop_requested or ""
-        event = top.context.event(
-            top.agent.name, error_code="stopped", error_message=reason or None, turn_complete=True
-        )
-        try:
-            self.store(self.environment.with_changes(event, top.context))
-        except RunOver:
-            return None
-        except Exception as error:  # noqa: BLE001 - the run must come to an end
-            return error
-        return None
+        if self._root:
+            self._stack.append(stopped_frame(self.environment, top, self._context))
+        return self._go_on(Outcome())
 
     def _close(self) -> None:
         while self._stack:

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from intermission.content import Content
 from intermission.events import Event
 
-__all__ = ["END", "GAP", "LIMIT", "Author", "End", "ReadBack", "Stream"]
+__all__ = ["END", "GAP", "LIMIT", "Author", "End", "Own", "ReadBack", "Stream"]
 
 LIMIT = 1000  # events that wait for a consumer
 _PAGE = 100
@@ -31,6 +31,9 @@ END: Final = End()
 
 ReadBack: TypeAlias = Callable[[int, int], list[Event]]
 """Reads stored events above a number, at most so many, from the log; fewer means that there are no more."""
+
+Own: TypeAlias = Callable[[int], Event]
+"""Makes a consumer's own event, with how much of it was shown."""
 
 Author: TypeAlias = tuple[str, str | None]
 """Who speaks: an agent, and the branch that it is on."""
@@ -66,17 +69,19 @@ class Stream:
         self._closed = False
         self._shown: dict[Author, int] = {}  # characters of the partials of messages that are not whole yet
         self._shown_of: dict[int, int] = {}  # the same of spilled events, by number
+        self._changed_of: dict[int, Event] = {}  # those of them that are shown other than the log has them
         self._gaps: set[Author] = set(begun)
         self._marks: deque[tuple[int, Event]] = deque()  # gaps, and after which spilled event each comes
         self._wake: Callable[[], None] | None = None
 
-    def push(self, event: Event, own: Callable[[int], Event] | None = None) -> None:
+    def push(self, event: Event, own: Own | None = None, changed: bool = False) -> None:
         """Give the consumer an event; a stored one has its number.
 
         Args:
             event: The event.
             own: Makes the consumer's own event, with how much of it was shown, when it is taken. Without it
                 the consumer gets the event itself.
+            changed: Whether the log holds something else.
         """
         with self._lock:
             if self._closed or (event.seq is not None and event.seq <= self._position):
@@ -84,7 +89,7 @@ class Stream:
             if event.seq is None:
                 self._push_partial(event)
             else:
-                self._push_stored(event, event.seq, own)
+                self._push_stored(event, event.seq, own, changed)
             self._notify()
 
     def skip(self, position: int) -> None:
@@ -161,6 +166,7 @@ class Stream:
                 if seq > spilled:
                     break
                 self._place_marks(seq)
+                event = self._changed_of.pop(seq, event)
                 shown = self._shown_of.pop(seq, 0)
                 self._items.append(replace(event, shown=shown) if shown else event)
                 self._position = seq
@@ -169,6 +175,7 @@ class Stream:
                 self._position = max(self._position, spilled)
                 self._spilled = None
                 self._shown_of.clear()
+                self._changed_of.clear()
                 self._place_marks(None)
 
     def _place_marks(self, before: int | None) -> None:
@@ -195,7 +202,7 @@ class Stream:
         else:
             self._marks.append((self._spilled, mark))
 
-    def _push_stored(self, event: Event, seq: int, own: Callable[[int], Event] | None) -> None:
+    def _push_stored(self, event: Event, seq: int, own: Own | None, changed: bool) -> None:
         author = (event.author, event.branch)
         before, shown = self._shown.pop(author, 0), event.shown
         if author in self._gaps:
@@ -205,6 +212,8 @@ class Stream:
             self._spilled = max(seq, self._spilled or 0)
             if shown:
                 self._shown_of[seq] = shown
+            if changed:
+                self._changed_of[seq] = event
         else:
             if own is not None:
                 self._items.append(partial(own, shown))

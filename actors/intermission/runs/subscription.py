@@ -67,7 +67,10 @@ class Subscription:
         return self._disposed
 
     def dispose(self) -> None:
-        """Call `on_event`, `on_error` and `on_complete` no more. The run has one consumer less."""
+        """Call `on_event`, `on_error` and `on_complete` no more. The run has one consumer less.
+
+        A call that is under way on its worker goes on to its end; none follows it but `on_finally`.
+        """
         with self._lock:
             if self._disposed or self._ended:
                 return
@@ -91,8 +94,8 @@ class Subscription:
 
     def _refused(self) -> None:
         outside = default_host()  # its workers and its timer outlive the runner's
-        if self._run.services.workers.is_closed:
-            self._submit(outside.workers)
+        if self._run.result is not None or self._run.services.workers.is_closed:
+            self._submit(outside.workers)  # no event comes any more that would be another try
             return
         with self._lock:
             self._pumping = False

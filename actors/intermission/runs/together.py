@@ -157,4 +157,4 @@ def _leave() -> None:
 
 def _refuse(call: OpenCall, settle: Callable[[Outcome], None]) -> None:
     call.abandon()
-    settle(Outcome(error=CallGivenUpError("overload", "no worker was free in time")))
+    settle(Outcome(error=CallGivenUpError("overload", "no worker was free in time", begun=False)))

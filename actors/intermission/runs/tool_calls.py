@@ -2,20 +2,27 @@
 
 import asyncio
 import inspect
+import json
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
 
 from intermission.actions import Actions
 from intermission.content import FunctionCall, FunctionResponse, plain_copy
+from intermission.errors import ToolFailedError
 from intermission.kernel.scope import CancelScope
+from intermission.models.base import ToolDeclaration
 from intermission.runs.async_calls import Later, raised_or
 from intermission.runs.environment import Environment
+from intermission.runs.tool_hooks import ToolHooks, tool_steps
+from intermission.runs.tool_steps import End, Rest, perform
 from intermission.state import State
-from intermission.tools.base import Tool, ToolArgumentError, ToolContext
-from intermission_storage.codec import encode_value
+from intermission.tools.base import Tool, ToolArgumentError, ToolContext, ToolResultError, UnknownToolError
+from intermission.tools.results import storable
 
-__all__ = ["Answered", "call_tool"]
+__all__ = ["Answered", "call_tool", "failed"]
 
 logger = logging.getLogger(__name__)
 
@@ -25,34 +32,114 @@ abandoned call does to them is dropped, too."""
 
 
 def call_tool(
-    environment: Environment, call: FunctionCall, tool: Tool | None, scope: CancelScope, state: State
+    environment: Environment,
+    call: FunctionCall,
+    tools: Mapping[str, Tool],
+    hooks: ToolHooks | None,
+    scope: CancelScope,
+    state: State,
 ) -> Answered | Later:
-    """Call a tool on this thread; what it leaves to be awaited is returned as `Later`."""
+    """Call a tool on this thread; what it leaves to be awaited is returned as `Later`.
+
+    Raises:
+        Exception: What a hook raised. That, and a `ToolFailedError`, may also come out of `Later.respond`.
+    """
+    tool, args = _resolved(call, tools)
+    context = _context(environment, call, scope, state)
+    one = _ToolCall(environment, call, tool, args, context)
+    return one.make() if hooks is None else one.make_with(hooks)
+
+
+@dataclass(slots=True)
+class _ToolCall:
+    environment: Environment
+    call: FunctionCall
+    tool: Tool
+    args: dict[str, Any]
+    context: ToolContext
+
+    def make(self) -> Answered | Later:
+        try:
+            result = self.tool.call(self.args, self.context)
+            if inspect.isawaitable(result):
+                return Later(result, self._respond)
+            response: Mapping[str, Any] = storable(result)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - `_told` logs it
+            response = self._told(error, False)
+        return self._answered(response)
+
+    def _respond(self, value: Any, error: BaseException | None) -> Answered:
+        try:
+            response: Mapping[str, Any] = storable(raised_or(value, error))
+        except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - `_told` logs it
+            response = self._told(raised, True)
+        return self._answered(response)
+
+    def make_with(self, hooks: ToolHooks) -> Answered | Later:
+        steps = tool_steps(hooks, self.tool, self.args, self.context, self._told)
+        done = perform(steps, self.context.cancellation, self.environment.submit)
+        return Later(done, self._respond_rest) if isinstance(done, Rest) else self._answered(done)
+
+    def _respond_rest(self, end: End | None, error: BaseException | None) -> Answered:
+        if error is not None or end is None:  # not of the steps: the loop did not come to their end
+            return self._answered(self._told(error or asyncio.CancelledError(), True))
+        response, failure = end
+        if failure is not None:
+            raise failure
+        return self._answered(response or {})
+
+    def _answered(self, response: Mapping[str, Any]) -> Answered:
+        context = self.context
+        return FunctionResponse(self.call.id, self.call.name, response), context.state, context.actions
+
+    def _told(self, error: BaseException, awaited: bool) -> Mapping[str, Any]:
+        """Return what the model is told of an error.
+
+        Raises:
+            ToolFailedError: The error was awaited, and is none that a model could do better about.
+        """
+        if isinstance(error, ToolArgumentError):
+            return failed(f"Wrong arguments: {error}")
+        if isinstance(error, UnknownToolError):
+            return failed(str(error))
+        logger.error("tool %s failed", self.call.name, exc_info=error, extra=self.environment.extra)
+        if isinstance(error, ToolResultError):
+            return failed(f"The tool did its work, but its result cannot be passed on: {error}")
+        if awaited:
+            raise ToolFailedError(self.call.name, self.call.id, error) from error
+        return failed()
+
+
+class _Refused:
+    """Stands for a tool in a call that no tool can take, so that hooks are asked about it as about others."""
+
+    def __init__(self, declaration: ToolDeclaration, error: Exception) -> None:
+        self.name = declaration.name
+        self.declaration = declaration
+        self._error = error
+
+    def call(self, args: Mapping[str, Any], context: ToolContext) -> Mapping[str, Any]:
+        raise self._error
+
+
+def _resolved(call: FunctionCall, tools: Mapping[str, Tool]) -> tuple[Tool, dict[str, Any]]:
+    """Return the tool and the arguments, a copy, which it may change."""
+    args: object = plain_copy(call.args)
+    if isinstance(args, str):  # a model that gives text of JSON for an object
+        with suppress(ValueError):
+            args = json.loads(args or "{}")
+    tool = tools.get(call.name)
     if tool is None:
-        return _failed(call, f"There is no tool named {call.name!r}."), state, Actions()
-    actions = Actions()
-    context = _context(environment, call, scope, state, actions)
-    awaited: list[Any] = []
-
-    def begin() -> Any:
-        result = tool.call(plain_copy(call.args), context)
-        if inspect.isawaitable(result):
-            awaited.append(result)
-            return {}
-        return result
-
-    def respond(value: Any, error: BaseException | None) -> Answered:
-        return _response(environment, call, lambda: raised_or(value, error)), state, actions
-
-    response = _response(environment, call, begin)
-    if awaited:
-        return Later(awaited[0], respond)
-    return response, state, actions
+        known = f"The tools are: {', '.join(tools)}." if tools else "There are no tools."
+        error: Exception = UnknownToolError(f"There is no tool named {call.name!r}. {known}")
+        tool = _Refused(ToolDeclaration(call.name, "", {"type": "object", "properties": {}}), error)
+    elif not isinstance(args, dict):
+        error = ToolArgumentError(f"they are of type {type(args).__name__}; give an object")
+        tool = _Refused(tool.declaration, error)
+    return tool, cast("dict[str, Any]", args) if isinstance(args, dict) else {}
 
 
-def _context(
-    environment: Environment, call: FunctionCall, scope: CancelScope, state: State, actions: Actions
-) -> ToolContext:
+def _context(environment: Environment, call: FunctionCall, scope: CancelScope, state: State) -> ToolContext:
     run = environment.run
     return ToolContext(
         function_call_id=call.id,
@@ -61,26 +148,14 @@ def _context(
         session_id=run.key.session_id,
         state=state,
         cancellation=scope,
-        actions=actions,
+        actions=Actions(),
         request_stop=run.request_stop,
     )
 
 
-def _response(
-    environment: Environment, call: FunctionCall, make: Callable[[], Mapping[str, Any]]
-) -> FunctionResponse:
-    try:
-        response = make()
-        encode_value(response)  # a result that the log refuses is the tool's failure
-        return FunctionResponse(call.id, call.name, response)
-    except ToolArgumentError as error:
-        return _failed(call, f"Wrong arguments: {error}")
-    except (Exception, asyncio.CancelledError):
-        # The text of somebody's exception may hold what a model must not see; the log has it. And what was
-        # cancelled inside a tool, by the tool, has cancelled nothing of ours.
-        logger.exception("tool %s failed", call.name, extra=environment.extra)
-        return _failed(call, "The tool failed.")
+def failed(message: str = "The tool failed.") -> Mapping[str, Any]:
+    """Return what the model is told of an error.
 
-
-def _failed(call: FunctionCall, message: str) -> FunctionResponse:
-    return FunctionResponse(call.id, call.name, {"status": "error", "message": message})
+    By default it is told no more than that: an exception's text may hold what a model must not see.
+    """
+    return {"status": "error", "message": message}

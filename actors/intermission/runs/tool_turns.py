@@ -1,22 +1,24 @@
 """What a strand does for `CallTools`, as a generator of blocking calls."""
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from intermission.actions import Actions
 from intermission.agents.base import AgentContext
-from intermission.agents.effects import CallTools
-from intermission.config import ToolExecution
-from intermission.content import FunctionCall, FunctionResponse
+from intermission.agents.effects import CallTools, Emit
+from intermission.config import OnToolFailure, ToolExecution
+from intermission.content import Content, FunctionCall, FunctionResponse, Part
+from intermission.errors import ToolFailedError
 from intermission.kernel.scope import CancelScope
 from intermission.runs.async_calls import LATER, Later
 from intermission.runs.calls import Blocking, CallGivenUpError, Outcome
 from intermission.runs.line import Line
 from intermission.runs.together import Together
-from intermission.runs.tool_calls import Answered, call_tool
+from intermission.runs.tool_calls import Answered, call_tool, failed
+from intermission.runs.tool_hooks import ToolHooks, tool_hooks
 from intermission.state import State
-from intermission.tools.base import is_async
+from intermission.tools.base import is_async, time_limit
 
 __all__ = ["NOT_RUN", "tool_turn"]
 
@@ -28,91 +30,123 @@ _LEFT_OUT: Final = object()
 NOT_RUN = "not run, stopped"
 """What the model is told of a call that was not begun because the run was stopped."""
 
+_SIBLING_FAILED = "another call of its turn failed"
+
 
 @dataclass(slots=True)
 class _Turn:
-    """The calls of one turn, and what has become of them."""
+    """The calls of one turn, and what has become of them.
+
+    Attributes:
+        error: What fails the run, when the calls are answered; the first one.
+    """
 
     strand: Line
     context: AgentContext
     effect: CallTools
-    responses: dict[int, FunctionResponse]
-    changes: dict[int, tuple[State, Actions]]
+    hooks: ToolHooks | None
+    responses: dict[int, FunctionResponse] = field(default_factory=dict[int, FunctionResponse])
+    changes: dict[int, tuple[State, Actions]] = field(default_factory=dict[int, tuple[State, Actions]])
+    error: Exception | None = None
 
     def blocking(self, index: int, detach: Callable[[Outcome], None] | None = None) -> Blocking:
         call = self.effect.calls[index]
-        tool = self.effect.tools.get(call.name)
+        tools, hooks = self.effect.tools, self.hooks
         environment = self.strand.environment
         below = self.context.state
         state = State(lambda: below)  # not of the turn, which keeps this state: a circle would be left behind
 
         def function(scope: CancelScope) -> _Made:
-            return call_tool(environment, call, tool, scope, state)
+            return call_tool(environment, call, tools, hooks, scope, state)
 
-        return Blocking(function, "tool", call.name, call.id, environment.run.config.tool_timeout, detach)
+        limit = time_limit(tools.get(call.name), environment.run.config.tool_timeout)
+        return Blocking(function, "tool", call.name, call.id, limit, detach)
 
     def settle(self, index: int, outcome: Outcome) -> str:
-        """Keep a call's response, and return its outcome for the log.
-
-        Raises:
-            Exception: The call crashed its thread; that is not for the model to handle.
-        """
+        """Keep a call's response, and return its outcome for the log."""
         call = self.effect.calls[index]
         error = outcome.error
         if error is None:
             response, state, actions = outcome.value
             self.responses[index], self.changes[index] = response, (state, actions)
             return "finished"
-        if not isinstance(error, CallGivenUpError):
-            raise error
-        said = "not_started" if error.status == "overload" else "unknown"
-        response = {"status": error.status, "outcome": said, "message": str(error)}
+        if isinstance(error, CallGivenUpError):
+            said = error.outcome
+            response = {"status": error.status, "outcome": said, "message": str(error)}
+        else:
+            self.error = self.error or error
+            said = "finished" if isinstance(error, ToolFailedError) else "unknown"
+            response = {**failed(), "outcome": said}
         self.responses[index] = FunctionResponse(call.id, call.name, response)
         return said
 
-    def leave_out(self, index: int, reason: str) -> None:
+    def leave_out(self, index: int) -> None:
         """Answer a call that does not begin."""
         call = self.effect.calls[index]
-        message = NOT_RUN if not reason else f"{NOT_RUN}: {reason}"
+        stopped = self.strand.environment.run.stop_requested
+        if self.error is not None:
+            message = f"not run: {_SIBLING_FAILED}"
+        else:
+            message = f"{NOT_RUN}: {stopped}" if stopped else NOT_RUN
         response = {"status": "not_run", "outcome": "not_started", "message": message}
         self.responses[index] = FunctionResponse(call.id, call.name, response)
         if call.id in self.strand.begun:
             # The log says that it begins.
             self.strand.owed.append(self.strand.environment.call_finished(call, "not_started"))
 
-    def merge_changes(self) -> None:
-        """Take over what the tools changed and ask for, in the order of the calls."""
+    @property
+    def over(self) -> bool:
+        """Whether no more calls may begin."""
+        return self.error is not None or self.strand.environment.run.stop_requested is not None
+
+    def answers(self) -> tuple[FunctionResponse, ...]:
+        """Take over what the tools changed and ask for; return the responses. All in the calls' order."""
         for index in sorted(self.changes):
             state, actions = self.changes[index]
             self.context.state.merge(state.take())
             self.context.actions.merge(actions)
+        return tuple(self.responses[index] for index in range(len(self.effect.calls)))
 
 
 def tool_turn(
-    strand: Line, effect: CallTools, context: AgentContext
+    strand: Line, effect: CallTools, context: AgentContext, agent: str
 ) -> Generator[Any, Any, tuple[FunctionResponse, ...]]:
-    """Run tools; return a response for each call, in order."""
-    turn = _Turn(strand, context, effect, {}, {})
-    mode = strand.environment.run.config.tool_execution
-    stopped = strand.environment.run.stop_requested
-    if stopped is not None:
+    """Run tools; return a response for each call, in order.
+
+    Args:
+        strand: Whose turn it is.
+        effect: The calls.
+        context: What the agent knows.
+        agent: The name of the agent that made the calls, if the effect does not say it.
+
+    Raises:
+        Exception: What fails the run. The responses are stored before, so that no call is left open.
+    """
+    environment = strand.environment
+    turn = _Turn(strand, context, effect, tool_hooks(environment.plugins, effect.agent))
+    mode = environment.run.config.tool_execution
+    if turn.over:
         for index in range(len(effect.calls)):
-            turn.leave_out(index, stopped)
+            turn.leave_out(index)
     elif mode is ToolExecution.SEQUENTIAL or len(effect.calls) <= 1:
         yield from _one_by_one(turn)
     else:
         yield from _Overlapped(turn).steps(all_at_once=mode is ToolExecution.PARALLEL_SUBSCRIBE)
-    turn.merge_changes()
-    return tuple(turn.responses[index] for index in range(len(effect.calls)))
+    answers = turn.answers()
+    if turn.error is not None:
+        author = agent if effect.agent is None else effect.agent.name
+        parts = tuple(Part(function_response=response) for response in answers)
+        yield Emit(context.event(author, content=Content("user", parts)))
+        raise turn.error
+    return answers
 
 
 def _one_by_one(turn: _Turn) -> Generator[Any, Any, None]:
     strand, environment = turn.strand, turn.strand.environment
     before: tuple[FunctionCall, str, FunctionResponse] | None = None
     for index, call in enumerate(turn.effect.calls):
-        stopped = environment.run.stop_requested
-        if stopped is not None:
-            turn.leave_out(index, stopped)
+        if turn.over:
+            turn.leave_out(index)
             continue
         if before is not None:
             # With its response, which no event holds yet: a run that is resumed need not repeat the call.
@@ -120,7 +154,7 @@ def _one_by_one(turn: _Turn) -> Generator[Any, Any, None]:
         _begin(strand, [call])
         try:
             outcome = Outcome((yield turn.blocking(index)))
-        except CallGivenUpError as error:
+        except Exception as error:  # noqa: BLE001 - raised again, when the turn is answered
             outcome = Outcome(error=error)
         said = turn.settle(index, outcome)
         strand.owed.append(environment.call_finished(call, said))
@@ -134,7 +168,8 @@ class _Overlapped:
         self._turn = turn
         self._strand = turn.strand
         self._calls = turn.effect.calls
-        self._together = Together(turn.strand, len(self._calls), self._settled, self._give_up_others)
+        self._gives_up = turn.strand.environment.run.config.on_tool_failure is OnToolFailure.CANCEL_SIBLINGS
+        self._together = Together(turn.strand, len(self._calls), self._settled, self._failed)
 
     def steps(self, *, all_at_once: bool) -> Generator[Any, Any, None]:
         """Begin the calls, and leave the strand until all have ended.
@@ -147,7 +182,13 @@ class _Overlapped:
         except Exception:
             self._give_up_others()
             raise
-        yield self._together
+        if self._turn.error is not None:
+            self._failed()  # once more: some may have begun meanwhile
+        try:
+            yield self._together
+        except Exception as error:
+            if error is not self._turn.error:
+                raise
 
     def _begin(self, all_at_once: bool) -> Generator[Any, Any, None]:
         environment, tools = self._strand.environment, self._turn.effect.tools
@@ -155,27 +196,36 @@ class _Overlapped:
         others = [index for index in range(len(self._calls)) if index not in mine]
         _begin(self._strand, environment.at_once(self._calls, tools))
         for index in mine:
-            yield from self._make(index)
-        for index in others:
-            if all_at_once:
-                self._together.submit(index, self._turn.blocking(index, self._together.settler(index)))
-            elif environment.run.stop_requested is None and self._together.error is None:
-                _begin(self._strand, [self._calls[index]])
-                yield from self._make(index)
+            if self._turn.error is None:
+                yield from self._make(index, self._together.settler(index))
             else:
-                self._together.settle(index, Outcome(_LEFT_OUT), here=True)
+                self._leave_out(index)
+        # The awaitable of a hook may stand before what blocks: then the next one waits for that, too.
+        detached = self._turn.hooks is None
+        for index in others:
+            settler = self._together.settler(index)
+            if all_at_once and self._turn.error is None:
+                self._together.submit(index, self._turn.blocking(index, settler))
+            elif not all_at_once and not self._turn.over:
+                _begin(self._strand, [self._calls[index]])
+                yield from self._make(index, settler if detached else None)
+            else:
+                self._leave_out(index)
 
-    def _make(self, index: int) -> Generator[Any, Any, None]:
+    def _make(self, index: int, detach: Callable[[Outcome], None] | None) -> Generator[Any, Any, None]:
         try:
-            outcome = Outcome((yield self._turn.blocking(index, self._together.settler(index))))
+            outcome = Outcome((yield self._turn.blocking(index, detach)))
         except Exception as error:  # noqa: BLE001 - raised by the strand, when all are settled
             outcome = Outcome(error=error)
         if outcome.value is not LATER:
             self._together.settle(index, outcome, here=True)
 
+    def _leave_out(self, index: int) -> None:
+        self._together.settle(index, Outcome(_LEFT_OUT), here=True)
+
     def _settled(self, index: int, outcome: Outcome, last: bool, here: bool) -> None:
         if outcome.value is _LEFT_OUT:
-            self._turn.leave_out(index, self._strand.environment.run.stop_requested or "")
+            self._turn.leave_out(index)
             return
         said = self._turn.settle(index, outcome)
         # The response of the last one is in the event that is stored with the record.
@@ -185,13 +235,18 @@ class _Overlapped:
             self._strand.owed.append(record)
         else:
             self._strand.journal(record)
+        if outcome.error is not None and outcome.error is self._turn.error:
+            raise outcome.error
+
+    def _failed(self) -> None:
+        if self._gives_up:
+            self._give_up_others()
 
     def _give_up_others(self) -> None:
-        """A call has crashed, and the turn ends with that: what still runs of it is nobody's."""
         for call in self._calls:
             give_up = self._strand.environment.run.calls.get(call.id)
             if give_up is not None:
-                give_up("stopped", "another call of its turn crashed")
+                give_up("stopped", _SIBLING_FAILED)
 
 
 def _begin(strand: Line, calls: Sequence[FunctionCall]) -> None:

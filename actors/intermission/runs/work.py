@@ -5,10 +5,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any, TypeAlias
 
 from intermission.kernel.cancel_hooks import ScopeHost
 
-__all__ = ["Piece", "Work"]
+__all__ = ["Late", "Piece", "Work"]
 
 
 @dataclass(eq=False, slots=True)
@@ -16,7 +17,7 @@ class Piece:
     """One thing that a thread does for a run: a strand, a model call, a tool call, a hook on a cancel.
 
     Attributes:
-        what: `"agent"`, `"model"`, `"tool"`, `"call"` or `"hook"`.
+        what: `"agent"`, `"model"`, `"tool"`, `"call"`, `"callback"` or `"hook"`.
         name: The agent's, model's, tool's or function's name.
         call_id: The function call's id, for a tool.
         given_up: When the run went on or ended without it; `None` while it is waited for.
@@ -31,10 +32,14 @@ class Piece:
     began: float = field(default_factory=time.monotonic)
 
 
+Late: TypeAlias = Callable[[Piece, Any], None]
+"""Called with a piece that was given up and has ended, and with its outcome; quick."""
+
+
 class Work:
     """The pieces of one run that have not ended. One has ended when its thread has left it, not before."""
 
-    __slots__ = ("_changed", "_lock", "_on_idle", "_pieces", "terminated")
+    __slots__ = ("_changed", "_lock", "_on_idle", "_pieces", "late", "terminated")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -42,6 +47,7 @@ class Work:
         self._pieces: dict[Piece, None] = {}  # in the order of their beginnings
         self._on_idle: list[Callable[[], None]] = []
         self.terminated: float | None = None
+        self.late: Late | None = None  # is told of the ends of pieces that were given up, if somebody is
 
     def begin(self, piece: Piece) -> None:
         """A thread has begun it, or is about to."""
@@ -64,8 +70,10 @@ class Work:
                 piece.given_up = time.monotonic()
                 piece.reason = reason
 
-    def end(self, piece: Piece) -> None:
-        """Its thread has left it."""
+    def end(self, piece: Piece, outcome: Any = None) -> None:
+        """Its thread has left it; `outcome` is what it came to, of one that was given up."""
+        if self.late is not None and outcome is not None:
+            self.late(piece, outcome)
         with self._lock:
             self._pieces.pop(piece, None)
             if self._pieces:

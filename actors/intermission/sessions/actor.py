@@ -19,6 +19,7 @@ from intermission.sessions.host import Host
 from intermission.sessions.messages import (
     Delete,
     Deleted,
+    EndDelivered,
     Loaded,
     LookAtSlot,
     Passivate,
@@ -27,7 +28,7 @@ from intermission.sessions.messages import (
     SetState,
     Stored,
 )
-from intermission.sessions.records import state_set
+from intermission.sessions.records import run_end_delivered, state_set
 from intermission.sessions.run_keeper import RunKeeper, exception_of
 from intermission_storage import Appended, ClaimedError, StorageError
 
@@ -54,7 +55,7 @@ class SessionActor(RunKeeper):
         self._retiring: list[Retire] = []  # a close may come inside another, in a signal handler
         self._delete: Delete | None = None
         self._changes = 0  # batches of no run that are with the log
-        self._later: list[SetState] = []
+        self._later: list[SetState | EndDelivered] = []
         self._moving = False
 
     def on_receive(self, message: object) -> None:
@@ -81,6 +82,11 @@ class SessionActor(RunKeeper):
         self._leave_all(error)
 
     def _leave_all(self, error: Exception) -> None:
+        try:
+            if self._writer.owed is not None and not self._writer.paying:
+                self._writer.pay()  # the last try: the next actor does not know of it
+        except Exception:
+            logger.exception("the end of a run could not be stored", extra=self._extra())
         try:
             self._abandon(error)
         finally:
@@ -201,16 +207,19 @@ class SessionActor(RunKeeper):
 
     # Changes from outside of all runs.
 
-    def _set_state(self, message: SetState) -> None:
+    def _change(self, message: SetState | EndDelivered) -> None:
         if self._delete is not None:
-            message.done(SessionClosedError("the session is being deleted; its state was not changed"))
+            message.done(SessionClosedError("the session is being deleted; it was not changed"))
             return
         if self._current is not None and self._current.phase is not Phase.RUNNING:
             self._later.append(message)  # it is just being claimed or given up
             return
-        batch = Batch(Purpose.STATE, [], done=message.done)
+        batch, now = Batch(Purpose.STATE, [], done=message.done), self._host.services.clock.time()
         try:
-            record = state_set(message.delta, self._host.services.clock.time())
+            if isinstance(message, SetState):
+                record = state_set(message.delta, now)
+            else:
+                record, batch.drop = run_end_delivered(message.invocation_id, now), [message.entry]
             self._writer.change(record, self._current, batch, message.position)
         except BaseException as error:  # noqa: BLE001 - whoever asked waits for the answer
             message.done(error)
@@ -222,11 +231,12 @@ class SessionActor(RunKeeper):
         if self._current is None or self._current.phase is Phase.RUNNING:
             later, self._later = self._later, []
             for message in later:
-                self._set_state(message)
+                self._change(message)
 
     def _state_stored(self, batch: Batch, outcome: Appended | StorageError) -> None:
         assert batch.done is not None
         self._changes -= 1
+        self._writer.changes -= 1
         if isinstance(outcome, ClaimedError):
             batch.done(SessionBusyError(outcome.owner))
         elif isinstance(outcome, StorageError):
@@ -290,7 +300,8 @@ class SessionActor(RunKeeper):
         LookAtSlot: _look_at_slot,
         Loaded: RunKeeper._loaded,
         Terminated: RunKeeper._agent_gone,
-        SetState: _set_state,
+        SetState: _change,
+        EndDelivered: _change,
         Passivate: _passivate,
         Retire: _retire,
         Delete: _begin_delete,

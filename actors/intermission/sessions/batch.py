@@ -33,7 +33,9 @@ class Batch:
         current: The run that they are of, if they are of one.
         event: The event among them, if there is one.
         stored: Waits for it.
+        opening: Whether it is the run's user event, with which the run is admitted.
         verdict: How the run ends with them.
+        put: Index entries that come with them.
         drop: Index entries that go with them.
         token: The claim under which they are appended.
         done: Called with what came of a change from outside.
@@ -44,7 +46,9 @@ class Batch:
     current: CurrentRun | None = None
     event: Event | None = None
     stored: Promise[Event | None] | None = None
+    opening: bool = False
     verdict: Verdict | None = None
+    put: Sequence[IndexEntry] = ()
     drop: Sequence[IndexEntry] = ()
     token: int | None = None
     done: Callable[[BaseException | None], None] | None = None

@@ -105,17 +105,18 @@ class Sessions:
         warn_of_blocking("Sessions.create", "acreate")
         key = SessionKey(self._app, user_id, uuid.uuid4().hex if session_id is None else session_id)
         given = _storable(state or {})
-        self._directory.check_open()
-        now = self._host.services.clock.time()
-        record = session_created(
-            key, now, {name: value for name, value in given.items() if value is not None}
-        )
-        also = shared_records(key, [record])
-        try:
-            self._log.append(key.stream, [record], expected=0, put=[session_entry(key, now)], also=also)
-        except (ConflictError, ClaimedError) as error:
-            raise SessionExistsError(key.app, key.user_id, key.session_id) from error
-        return self._get(key)
+        with self._directory.kept_open():
+            now = self._host.services.clock.time()
+            record = session_created(
+                key, now, {name: value for name, value in given.items() if value is not None}
+            )
+            entry = session_entry(key, now, record.data["id"])
+            also = shared_records(key, [record])
+            try:
+                self._log.append(key.stream, [record], expected=0, put=[entry], also=also)
+            except (ConflictError, ClaimedError) as error:
+                raise SessionExistsError(key.app, key.user_id, key.session_id) from error
+            return self._get(key)
 
     def get(self, *, user_id: str, session_id: str) -> SessionInfo:
         """Return what a session is now.
@@ -195,7 +196,7 @@ class Sessions:
             SessionNotFoundError: The log holds no such session.
         """
         warn_of_blocking("Sessions.runs", "aruns")
-        return runs_in_log(self._log, self._existing(user_id, session_id).stream)
+        return runs_in_log(self._log, self._existing(user_id, session_id))
 
     def set_state(self, *, user_id: str, session_id: str, delta: Mapping[str, Any]) -> None:
         """Change a session's state from outside of its runs; a run under way sees the change.
@@ -214,10 +215,10 @@ class Sessions:
         """
         warn_of_blocking("Sessions.set_state", "aset_state")
         given = _storable(delta)
-        self._directory.check_open()
         for _ in range(_MAX_ATTEMPTS):
             key = SessionKey(self._app, user_id, session_id)
-            position = self._log.head(key.stream).position
+            with self._directory.kept_open():
+                position = self._log.head(key.stream).position
             if not position:
                 raise SessionNotFoundError(self._app, user_id, session_id)
             answer: _Answer[None] = _Answer()
@@ -330,7 +331,8 @@ class _Answer(Generic[T]):
             # Whoever stops has answered before, so that looking again is enough.
             if not ref.is_alive() and not self._given.is_set():
                 raise SessionClosedError(
-                    "the runner was closed before the session came to it; nothing changed"
+                    "the session stopped, as when its runner is closed, before it could answer: whether the "
+                    "change was stored, a look at the session tells"
                 )
         if isinstance(self._outcome, BaseException):
             raise self._outcome

@@ -1,17 +1,21 @@
 """`CurrentRun`: the run that a session has under way, as the session sees it."""
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
 from intermission.events import Event, Usage
 from intermission.kernel.ref import ActorRef
+from intermission.runs.environment import Environment
+from intermission.runs.event_hooks import EventGate
 from intermission.runs.lifecycle import Lifecycle
-from intermission.runs.result import Verdict
-from intermission_storage import Kind, Record
+from intermission_storage import Appended, Kind, Record, StorageError
 
 __all__ = ["CurrentRun", "Phase"]
+
+_leaving = threading.Lock()  # one for all: it is held for two assignments
 
 _CALL_STARTED, _CALL_FINISHED = Kind.CALL_STARTED, Kind.CALL_FINISHED  # to look a member up is slow
 
@@ -23,8 +27,6 @@ class Phase(Enum):
     """Nothing of it is written: the session is being read, or the end before it is being stored."""
     CLAIMING = auto()
     """Its beginning is with the log."""
-    RELOADING = auto()
-    """Its beginning is durable, and the session, which is another one than thought, is being read."""
     RUNNING = auto()
     """Its beginning is durable."""
     ENDING = auto()
@@ -44,7 +46,11 @@ class CurrentRun:
         text: The text of its last final event.
         usage: The tokens of its events.
         open_calls: Ids of the calls that have begun and not ended.
-        attempts: How often its beginning was refused because somebody else had appended.
+        attempts: How often its beginning was refused because somebody else had been there before.
+        outcome: What the log has said of its beginning; `None` while it is with the log.
+        heir: See `leave_to`.
+        environment: What its strands share, when it has an agent.
+        gate: Where plugins look at its events before they are shown, if any do.
     """
 
     run: Lifecycle
@@ -56,7 +62,24 @@ class CurrentRun:
     usage: Usage = field(default_factory=Usage)
     open_calls: dict[str, str] = field(default_factory=dict[str, str])
     attempts: int = 0
-    verdict: Verdict | None = None
+    outcome: Appended | StorageError | None = None
+    heir: Callable[[Appended | StorageError], None] | None = None
+    environment: Environment | None = None
+    gate: EventGate | None = None
+
+    def begun(self, outcome: Appended | StorageError) -> None:
+        """The log says what came of the beginning, to whoever the run was left to, too."""
+        with _leaving:
+            self.outcome, heir = outcome, self.heir
+        if heir is not None:
+            heir(outcome)
+
+    def leave_to(self, heir: Callable[[Appended | StorageError], None]) -> None:
+        """The session's actor is gone: tell `heir` what comes of the beginning, now or when it is known."""
+        with _leaving:
+            self.heir, outcome = heir, self.outcome
+        if outcome is not None:
+            heir(outcome)
 
     def take_in(self, records: Iterable[Record], event: Event | None) -> None:
         """Keep what its stored records say."""

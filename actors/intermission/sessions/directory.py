@@ -5,7 +5,8 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pykka
@@ -62,6 +63,8 @@ class Directory:
         self._runs: dict[Lifecycle, None] = {}
         self._lingering: dict[Lifecycle, None] = {}  # ended runs whose work has not returned
         self._closed = False
+        self._using: dict[object, int] = {}  # who uses the log without a session, and on which thread
+        self._used = threading.Condition(self._lock)
         self._pid = os.getpid()
 
     # What runs do.
@@ -139,6 +142,24 @@ class Directory:
             except pykka.ActorDeadError:
                 return False
             return True
+
+    @contextmanager
+    def kept_open(self) -> Generator[None]:
+        """Stay open for the length of a block, which uses the log without a session: `close` waits for it.
+
+        Raises:
+            SessionClosedError: The directory is closed.
+        """
+        user = object()
+        try:
+            with self._lock:
+                self.check_open()
+                self._using[user] = threading.get_ident()
+            yield
+        finally:
+            with self._lock:
+                self._using.pop(user, None)
+                self._used.notify_all()
 
     def runs(self, user_id: str | None = None, session_id: str | None = None) -> list[Lifecycle]:
         """The runs that were delivered and have not ended, oldest first; of all, or of some sessions."""
@@ -266,6 +287,9 @@ class Directory:
             ref.stop()
             with self._lock:
                 self._sessions.pop(key, None)
+        with self._lock:
+            here = threading.get_ident()  # a signal handler closes in the middle of a block: it cannot wait
+            self._used.wait_for(lambda: {here}.issuperset(self._using.values()))
 
     def _end(self, run: Lifecycle, grace: float, *, release: bool) -> None:
         if run.result is not None:

@@ -47,12 +47,7 @@ def unwritten(run: Lifecycle, verdict: Verdict) -> RunResult:
         # Nobody can go on with what is not there.
         error = SessionClosedError("the runner was closed before this run began; nothing of it was stored")
         verdict = Verdict(RunStatus.FAILED, error=error)
-    return RunResult(
-        status=verdict.status,
-        error=verdict.error,
-        reason=verdict.reason,
-        invocation_id=run.invocation_id,
-    )
+    return RunResult.without_records(verdict, run.invocation_id)
 
 
 def abandon(
@@ -60,7 +55,7 @@ def abandon(
     key: SessionKey,
     current: CurrentRun,
     error: Exception,
-    ended: Callable[[Lifecycle, RunResult], None],
+    ended: Callable[[Lifecycle, RunResult, CurrentRun | None], None],
 ) -> None:
     """End a run whose session's actor stops: its end is given to the log, whose thread ends the run.
 
@@ -69,25 +64,46 @@ def abandon(
         key: The session.
         current: The run.
         error: Why the actor stops.
-        ended: Called with the run and its result.
+        ended: Called with the run and its result, and the run as the session sees it if it has records.
     """
     run = current.run
     verdict = run.decide(Verdict(RunStatus.FAILED, error=error))
-    if current.token is None:
-        ended(run, unwritten(run, verdict))
-        return
+
+    def begun(outcome: Appended | StorageError) -> None:
+        if isinstance(outcome, StorageError):
+            ended(run, unwritten(run, verdict), None)
+        else:
+            current.token = outcome.token
+            _end_abandoned(host, key, current, verdict, ended)
+
+    if current.phase is Phase.CLAIMING:
+        current.leave_to(begun)
+    elif current.token is None:
+        ended(run, unwritten(run, verdict), None)
+    else:
+        _end_abandoned(host, key, current, verdict, ended)
+
+
+def _end_abandoned(
+    host: Host,
+    key: SessionKey,
+    current: CurrentRun,
+    verdict: Verdict,
+    ended: Callable[[Lifecycle, RunResult, CurrentRun | None], None],
+) -> None:
+    run = current.run
 
     def stored(_: Batch, outcome: Appended | StorageError) -> None:
         if isinstance(outcome, Appended):
-            ended(run, result_of(host, key, current, verdict, outcome.position))
+            ended(run, result_of(host, key, current, verdict, outcome.position), current)
         elif isinstance(outcome, StaleClaimError) and current.phase is Phase.ENDING:
-            ended(run, result_of(host, key, current, verdict, None))  # its own end was there before
+            ended(run, result_of(host, key, current, verdict, None), current)  # its own end was there before
         else:
             refused(outcome)
 
     def refused(why: Exception) -> None:
         failed = replace(verdict, status=RunStatus.FAILED, error=verdict.error or why)
-        ended(run, result_of(host, key, current, failed, None))
+        ended(run, result_of(host, key, current, failed, None), current)
 
     try:
         SessionWriter(key, host, stored).end(current, verdict)

@@ -17,9 +17,9 @@ from intermission.runs.run import Run
 from intermission.runs.stream import ReadBack
 from intermission.sessions.directory import Directory
 from intermission.sessions.host import Host
-from intermission.sessions.reading import events_after, events_of_run
+from intermission.sessions.reading import events_after
 from intermission.sessions.records import OPEN_RUNS, cancel_requested, event_of, open_run, run_ended
-from intermission.sessions.run_records import RunRecord, runs_in_log
+from intermission.sessions.run_records import RunRecord, result_in_log, runs_in_log
 from intermission_storage import Claim, ConflictError, Kind, LogClosedError, Owner, Record
 from intermission_storage.log import check_page
 
@@ -74,7 +74,7 @@ class Viewers:
         if claim is not None and claim.alive and claim.owner != log.owner:
             return self._follow(key, claim, head.position, after)
         seen = Lifecycle(key, Content("user", ()), RunConfig(), self._host.services, _Nowhere(), read_back)
-        runs = runs_in_log(log, key.stream)
+        runs = runs_in_log(log, key)
         seen.invocation_id = runs[-1].invocation_id if runs else None
         seen.end(self._result(key, runs[-1] if runs else None))
         return Run(seen, seen.view(read_back, after, until=head.position))
@@ -93,7 +93,7 @@ class Viewers:
             head = log.head(key.stream)
             entries = log.index(OPEN_RUNS, (key.app, key.user_id, key.session_id))
             ids = {entry.key[3] for entry in entries if invocation_id in {None, entry.key[3]}}
-            runs = [run for run in runs_in_log(log, key.stream) if run.invocation_id in ids] if ids else []
+            runs = [run for run in runs_in_log(log, key) if run.invocation_id in ids] if ids else []
             if not runs:
                 return CancelReceipt(CancelOutcome.NOTHING_RUNNING)
             run = next((run for run in reversed(runs) if run.status is None), None)
@@ -104,6 +104,8 @@ class Viewers:
                 raise SessionBusyError(claim.owner)
             verdict = Verdict(RunStatus.CANCELLED, CancelSource.ADMIN, reason)
             now = self._host.services.clock.time()
+            token = None if claim is None else claim.token
+            entries = self._host.notices.entries(key, run.invocation_id, token)
             try:
                 appended = log.append(
                     key.stream,
@@ -115,10 +117,12 @@ class Viewers:
                     claim=True,
                     take_over=take_over,
                     release=True,
+                    put=entries,
                     drop=[open_run(key, run.invocation_id)],
                 )
             except ConflictError:
                 continue  # its process has appended meanwhile, perhaps the end
+            self._host.notices.ended_in_log(entries)
             return CancelReceipt(CancelOutcome.ACCEPTED, durable=True, last_seq=appended.position)
 
     def close(self) -> None:
@@ -130,18 +134,7 @@ class Viewers:
     def _result(self, key: SessionKey, run: RunRecord | None) -> RunResult:
         if run is None:
             return RunResult(status=RunStatus.COMPLETED)
-        log, stream = self._host.log, key.stream
-        finals = [event for event in events_of_run(log, stream, run.invocation_id) if event.is_final]
-        texts = [event.text for event in finals if event.author != "user" and event.text]
-        return RunResult(
-            status=run.status or RunStatus.INTERRUPTED,
-            text=texts[-1] if texts else "",
-            usage=run.usage,
-            reason=run.reason,
-            invocation_id=run.invocation_id,
-            last_seq=run.last_seq,
-            read_events=partial(events_of_run, log, stream, run.invocation_id),
-        )
+        return result_in_log(self._host.log, key.stream, run)
 
     # Runs of other processes.
 
@@ -149,7 +142,7 @@ class Viewers:
         log = self._host.log
         read_back = partial(events_after, log, key.stream)
         run = _RunElsewhere(key, claim.owner, self._host, read_back)
-        open_runs = [one for one in runs_in_log(log, key.stream) if one.status is None]
+        open_runs = [one for one in runs_in_log(log, key) if one.status is None]
         run.invocation_id = open_runs[-1].invocation_id if open_runs else None
         viewer = Run(run, run.view(read_back, after, until=position))
         run.begin(position)
@@ -186,7 +179,7 @@ class Viewers:
             return True
         for record in records:
             if record.kind == Kind.EVENT:
-                run.show(event_of(record))
+                run.show_now(event_of(record))
             elif record.kind == Kind.RUN_ENDED and record.data["invocationId"] == run.invocation_id:
                 return True
         return False
@@ -208,7 +201,7 @@ class Viewers:
 
     def _end_of(self, run: Lifecycle, key: SessionKey) -> RunResult:
         try:
-            runs = runs_in_log(self._host.log, key.stream)
+            runs = runs_in_log(self._host.log, key)
         except Exception:  # noqa: BLE001 - the log is closed or broken: all that is known is that it goes on there
             runs = []
         for record in runs:

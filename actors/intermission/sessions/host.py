@@ -10,6 +10,7 @@ from intermission.kernel.topics import Topics
 from intermission.keys import SessionKey
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.services import Services
+from intermission.sessions.notices import Notices
 from intermission.sessions.shared_state import SharedState
 from intermission_storage import EventLog
 
@@ -51,6 +52,7 @@ class Host:
         registry: The directory.
         topics: The subscribers of the actor system, who are told what happens.
         shared: The state of the app and of its users.
+        notices: Tells plugins what nobody waits for.
         auto_create: Whether a run creates its session if that is missing.
     """
 
@@ -60,4 +62,5 @@ class Host:
     registry: Registry
     topics: Topics
     shared: SharedState
+    notices: Notices
     auto_create: bool = True

@@ -9,11 +9,12 @@ from intermission.runs.lifecycle import Lifecycle
 from intermission.sessions.batch import Batch
 from intermission.sessions.current import CurrentRun
 from intermission.sessions.view import SessionView
-from intermission_storage import Appended, StorageError
+from intermission_storage import Appended, IndexEntry, StorageError
 
 __all__ = [
     "Delete",
     "Deleted",
+    "EndDelivered",
     "Loaded",
     "LookAtSlot",
     "Passivate",
@@ -60,6 +61,16 @@ class SetState:
     """
 
     delta: Mapping[str, Any]
+    done: Callable[[BaseException | None], None]
+    position: int
+
+
+@dataclass(slots=True)
+class EndDelivered:
+    """Plugins were told of a run's end: store that, take the entry away, call `done` as for `SetState`."""
+
+    invocation_id: str
+    entry: IndexEntry
     done: Callable[[BaseException | None], None]
     position: int
 

@@ -14,15 +14,18 @@ from intermission_storage import IndexEntry, Kind, Record
 __all__ = [
     "OPEN_RUNS",
     "SESSIONS",
+    "UNDELIVERED",
     "cancel_requested",
     "event_of",
     "event_record",
     "open_run",
+    "run_end_delivered",
     "run_ended",
     "run_started",
     "session_created",
     "session_entry",
     "state_set",
+    "undelivered",
 ]
 
 SESSIONS = "sessions"
@@ -30,6 +33,9 @@ SESSIONS = "sessions"
 
 OPEN_RUNS = "open runs"
 """Index of the runs that have no end yet, by app, user, session and invocation id."""
+
+UNDELIVERED = "undelivered ends"
+"""Index of the runs whose end is to be told to plugins, by app, user, session, invocation id and claim."""
 
 
 def session_created(key: SessionKey, time: float, state: Mapping[str, Any] | None = None) -> Record:
@@ -78,6 +84,11 @@ def run_ended(invocation_id: str, verdict: Verdict, time: float, *, open_calls: 
     return Record(Kind.RUN_ENDED, data)
 
 
+def run_end_delivered(invocation_id: str, time: float) -> Record:
+    """The plugins were told that a run has ended."""
+    return Record(Kind.RUN_END_DELIVERED, {"invocationId": invocation_id, "timestamp": time})
+
+
 def state_set(delta: Mapping[str, Any], time: float, operations: Sequence[Mapping[str, Any]] = ()) -> Record:
     """The state was changed: that of a session from outside of all runs, or that of a user or an app."""
     data = {"delta": plain_copy(delta), "timestamp": time}
@@ -98,11 +109,25 @@ def event_of(record: Record) -> Event:
     return Event.stored(record.data, record.seq)
 
 
-def session_entry(key: SessionKey, time: float) -> IndexEntry:
-    """A session's entry in the index of all sessions, with the time of its creation."""
-    return IndexEntry(SESSIONS, (key.app, key.user_id, key.session_id), {"created": time})
+def session_entry(key: SessionKey, created: float, identity: str) -> IndexEntry:
+    """A session's entry in the index of all sessions, with the time and the id of its first record."""
+    value = {"created": created, "id": identity}
+    return IndexEntry(SESSIONS, (key.app, key.user_id, key.session_id), value)
 
 
 def open_run(key: SessionKey, invocation_id: str) -> IndexEntry:
     """A run's entry in the index of those that have no end yet."""
     return IndexEntry(OPEN_RUNS, (key.app, key.user_id, key.session_id, invocation_id))
+
+
+def undelivered(key: SessionKey, invocation_id: str, token: int | None, runner: str) -> IndexEntry:
+    """A run's entry in the index of those whose end is to be told.
+
+    Args:
+        key: Its session.
+        invocation_id: The run.
+        token: The claim with which it ends: a run that is gone on with ends again, with another one.
+        runner: Who tells it.
+    """
+    name = (key.app, key.user_id, key.session_id, invocation_id, str(token or ""))
+    return IndexEntry(UNDELIVERED, name, {"runner": runner})

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
 import pykka
 
@@ -20,9 +19,10 @@ from intermission.keys import SessionKey
 from intermission.runs.agent_actor import AgentActor
 from intermission.runs.environment import Environment
 from intermission.runs.lifecycle import Lifecycle
-from intermission.runs.messages import AgentDone, Append, Begin, EventStored, RunEnded, RunStarted
+from intermission.runs.messages import AgentDone, Append, Begin
 from intermission.runs.result import RunResult, RunStatus, Verdict
 from intermission.runs.signals import RunOver
+from intermission.sessions.audience import Audience
 from intermission.sessions.batch import Batch, Purpose
 from intermission.sessions.current import CurrentRun, Phase
 from intermission.sessions.ends import abandon, result_of, unwritten
@@ -35,7 +35,6 @@ from intermission_storage import (
     Appended,
     ClaimedError,
     ConflictError,
-    Kind,
     Record,
     StaleClaimError,
     StorageError,
@@ -63,6 +62,7 @@ class RunKeeper(Actor):
         super().__init__()
         self._key = key
         self._host = host
+        self._audience = Audience(key, host)
         self._writer = SessionWriter(key, host, self._tell_stored)
         self._view: SessionView | None = None  # None: not read
         self._current: CurrentRun | None = None
@@ -114,20 +114,18 @@ class RunKeeper(Actor):
 
     def _loaded(self, message: Loaded) -> None:
         current = message.current
-        if self._current is not current or current.phase not in {Phase.LOADING, Phase.RELOADING}:
+        if self._current is not current or current.phase is not Phase.LOADING:
             return  # it was read for a run that has been cancelled meanwhile
         self._view = message.view
         if message.error is not None:
             self._fail(current, exception_of(message.error))
-        elif current.phase is Phase.LOADING:
-            self._load_or_claim(current)
         else:
-            self._run_agent(current)
+            self._load_or_claim(current)
 
     def _begun(self, batch: Batch, current: CurrentRun, outcome: Appended | StorageError) -> None:
         run = current.run
-        if isinstance(outcome, ConflictError) and current.attempts < _MAX_ATTEMPTS:
-            # Somebody else has appended meanwhile: read that, then try again, unless it was cancelled.
+        if self._may_try_again(current, outcome):
+            # Read what has changed meanwhile, then try again, unless it was cancelled.
             current.attempts += 1
             current.phase = Phase.LOADING
             if run.verdict is not None:
@@ -147,29 +145,25 @@ class RunKeeper(Actor):
         assert view is not None
         current.token = outcome.token
         view.take_in(batch.records, outcome.position, batch.event)
-        run.begin(outcome.position)
-        if self._host.topics.wanted(RunStarted):
-            begun = RunStarted(self._key.user_id, self._key.session_id, run.invocation_id or "")
-            self._host.topics.publish(begun)
-        created = batch.records[0].kind is Kind.SESSION_CREATED  # by this commit: nobody else's
-        if run.verdict is None and not created and self._is_another(view):
-            current.phase = Phase.RELOADING  # a session of that name was deleted, and this is a new one
-            self._load(current)
-        else:
-            self._run_agent(current)
+        if batch.event is not None:
+            run.begin(outcome.position)
+        self._audience.begun(run)
+        self._run_agent(current)
 
-    def _is_another(self, view: SessionView) -> bool:
-        first = self._host.log.read(self._key.stream, limit=1)
-        return not first or first[0].data.get("id") != view.identity
+    def _may_try_again(self, current: CurrentRun, outcome: Appended | StorageError) -> bool:
+        if isinstance(outcome, ConflictError):
+            return current.attempts < _MAX_ATTEMPTS  # somebody else has appended, or made it anew
+        # The actor before this one may have stopped with a run under way, whose end is behind this beginning.
+        return (
+            isinstance(outcome, ClaimedError)
+            and outcome.owner == self._host.log.owner
+            and current.attempts == 0
+        )
 
     def _run_agent(self, current: CurrentRun) -> None:
         view = self._view
         assert view is not None
-        if current.run.verdict is not None:
-            self._end(current, current.run.verdict)  # it was cancelled in the set-up: no agent starts
-            return
-        current.phase = Phase.RUNNING
-        environment = Environment(
+        current.environment = environment = Environment(
             current.run,
             self._host.services,
             self.actor_ref,
@@ -178,6 +172,11 @@ class RunKeeper(Actor):
             self._host.app.plugins,
             view.outcomes,
         )
+        if current.run.verdict is not None:
+            self._end(current, current.run.verdict)  # it was cancelled in the set-up: no agent starts
+            return
+        current.phase = Phase.RUNNING
+        self._audience.attend(current)
         agent = route(self._host.app.root_agent, view.events)
         current.agent = self.system.start(AgentActor, environment, agent)
         self.watch(current.agent)
@@ -207,7 +206,9 @@ class RunKeeper(Actor):
         current = self._current
         if not isinstance(outcome, StorageError) or isinstance(outcome, StaleClaimError):
             # Who was taken over owes no more.
-            self._writer.owed = None
+            owed, self._writer.owed = self._writer.owed, None
+            if owed is not None:
+                self._host.notices.end_paid(owed.put)
             self._view = None
             if current is not None and current.phase is Phase.LOADING:
                 self._load_or_claim(current)
@@ -280,19 +281,9 @@ class RunKeeper(Actor):
         event = batch.event
         if event is not None:
             current.usage += event.usage or _NO_TOKENS
-            seq = taken_in[0].seq or 0
-            event = event.stored_as(seq)
-            own: Callable[[int], Event] | None = None
-            if not event.is_plain:
-                # What a consumer or the agent does to its values reaches nobody else: each has its own.
-                data = next(record.data for record in batch.records if record.kind == Kind.EVENT)
-                own = partial(Event.stored, data, seq)
-            current.run.show(event, own)
-            if self._host.topics.wanted(EventStored):
-                told = event if own is None else own(event.shown)
-                self._host.topics.publish(EventStored(self._key.user_id, self._key.session_id, told))
-        if batch.stored is not None:
-            batch.stored.keep(event)
+            self._audience.show(batch, current, event, taken_in[0].seq or 0)
+        elif batch.stored is not None:
+            batch.stored.keep(None)
 
     # The end of a run.
 
@@ -343,27 +334,21 @@ class RunKeeper(Actor):
         self._next()
 
     def _end_unwritten(self, run: Lifecycle, verdict: Verdict) -> None:
-        self._tell_end(run, unwritten(run, verdict))
+        self._audience.ended(run, unwritten(run, verdict), None)
 
     def _abandon(self, error: Exception) -> None:
         """This actor stops: nothing that comes into its mailbox is seen any more."""
         current, self._current = self._current, None
         if current is not None:
-            abandon(self._host, self._key, current, error, self._tell_end)
+            abandon(self._host, self._key, current, error, self._audience.ended)
 
     def _leave(self, current: CurrentRun, result: RunResult) -> None:
         self._current = None
-        self._tell_end(current.run, result)
+        self._audience.ended(current.run, result, current)
         if current.agent is not None:
             self.unwatch(current.agent)
             current.agent.stop_here()
         self._next()
-
-    def _tell_end(self, run: Lifecycle, result: RunResult) -> None:
-        run.end(result)
-        self._host.registry.forget(run)
-        if self._host.topics.wanted(RunEnded):
-            self._host.topics.publish(RunEnded(self._key.user_id, self._key.session_id, result))
 
     def _fail(self, current: CurrentRun, error: Exception) -> None:
         """Something went wrong that no run should bring about."""

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from intermission.events import Usage
-from intermission.runs.result import CancelSource, RunStatus
+from intermission.keys import SessionKey
+from intermission.runs.result import CancelSource, RunResult, RunStatus
+from intermission.sessions.reading import events_of_run
 from intermission_storage import EventLog, Kind, Record
 
-__all__ = ["RunRecord", "runs_in_log"]
+__all__ = ["RunRecord", "result_in_log", "run_in_log", "runs_in_log"]
 
 _PAGE = 500
 
@@ -30,6 +33,9 @@ class RunRecord:
         last_seq: The number of its last one so far.
         started: When it began, in seconds since the epoch.
         ended: When it ended; `None` before.
+        user_id: The session's user.
+        session_id: The session.
+        replayed: Whether a plugin is told of its end from the log, for its process is gone.
     """
 
     invocation_id: str
@@ -43,9 +49,12 @@ class RunRecord:
     last_seq: int
     started: float
     ended: float | None = None
+    user_id: str = ""
+    session_id: str = ""
+    replayed: bool = False
 
 
-def runs_in_log(log: EventLog, stream: str) -> list[RunRecord]:
+def runs_in_log(log: EventLog, key: SessionKey) -> list[RunRecord]:
     """Return the runs of a session, oldest first.
 
     Raises:
@@ -53,13 +62,43 @@ def runs_in_log(log: EventLog, stream: str) -> list[RunRecord]:
     """
     runs: dict[str, RunRecord] = {}
     after = 0
-    while page := log.read(stream, after=after, limit=_PAGE):
-        _fold(runs, page)
+    while page := log.read(key.stream, after=after, limit=_PAGE):
+        _fold(runs, page, key)
         after = page[-1].seq
     return list(runs.values())
 
 
-def _fold(runs: dict[str, RunRecord], records: Iterable[Record]) -> None:
+def run_in_log(log: EventLog, key: SessionKey, invocation_id: str) -> RunRecord | None:
+    """Return a run of a session, to be told of again; `None` if there is none.
+
+    Raises:
+        StorageError: The log cannot be read.
+    """
+    found = (run for run in runs_in_log(log, key) if run.invocation_id == invocation_id)
+    run = next(found, None)
+    return None if run is None else replace(run, replayed=True)
+
+
+def result_in_log(log: EventLog, stream: str, run: RunRecord) -> RunResult:
+    """Return the result of a run as its records tell it; what failed it is only known as the text there.
+
+    Raises:
+        StorageError: The log cannot be read.
+    """
+    finals = [event for event in events_of_run(log, stream, run.invocation_id) if event.is_final]
+    texts = [event.text for event in finals if event.author != "user" and event.text]
+    return RunResult(
+        status=run.status or RunStatus.INTERRUPTED,
+        text=texts[-1] if texts else "",
+        usage=run.usage,
+        reason=run.reason,
+        invocation_id=run.invocation_id,
+        last_seq=run.last_seq,
+        read_events=partial(events_of_run, log, stream, run.invocation_id),
+    )
+
+
+def _fold(runs: dict[str, RunRecord], records: Iterable[Record], key: SessionKey) -> None:
     for record in records:
         data = record.data
         invocation_id = data.get("invocationId")
@@ -74,6 +113,8 @@ def _fold(runs: dict[str, RunRecord], records: Iterable[Record]) -> None:
                 first_seq=record.seq,
                 last_seq=record.seq,
                 started=data["timestamp"],
+                user_id=key.user_id,
+                session_id=key.session_id,
             )
         runs[invocation_id] = replace(run, last_seq=record.seq, **_change(run, record))
 

@@ -51,30 +51,42 @@ class SessionWriter:
         self._stored = stored
         self.owed: Batch | None = None  # a run's end that the log has refused; it comes before the next run
         self.paying = False  # whether it is with the log
+        self.changes = 0  # records of no run that are with the log
 
     def begin(self, current: CurrentRun, view: SessionView) -> None:
         """Claim the session with a run's first records; a new session is created with them.
+
+        The user event is not among them if plugins are to see the message before.
 
         Raises:
             Exception: They cannot be written; nothing was.
         """
         run = current.run
         assert run.invocation_id is not None
+        current.outcome = None
         current.began = now = self._host.services.clock.time()
-        message = Event(
-            invocation_id=run.invocation_id,
-            author="user",
-            timestamp=now,
-            content=run.message,
-            actions=EventActions(state_delta=run.stored_delta) if run.state_delta else NO_ACTIONS,
-        )
-        records = [run_started(run.invocation_id, now), event_record(message)]
+        records, message = [run_started(run.invocation_id, now)], None
+        if not self._host.app.plugins.hooks("on_user_message_callback"):
+            message = Event(
+                invocation_id=run.invocation_id,
+                author="user",
+                timestamp=now,
+                content=run.message,
+                actions=EventActions(state_delta=run.stored_delta) if run.state_delta else NO_ACTIONS,
+            )
+            records.append(event_record(message))
         entries = [open_run(self._key, run.invocation_id)]
+        needs: list[IndexEntry] = []
         if view.position == 0:
-            records.insert(0, session_created(self._key, now))
-            entries.append(session_entry(self._key, now))
+            created = session_created(self._key, now)
+            records.insert(0, created)
+            entries.append(session_entry(self._key, now, created.data["id"]))
+        elif view.identity is not None:
+            # As many records as it has, another one may have that was made anew under its name.
+            needs.append(session_entry(self._key, view.created, view.identity))
         batch = Batch(Purpose.BEGIN, records, current, event=message)
-        self._submit(batch, claim=True, expected=view.position, put=entries)
+        # What is with the log already is committed before, or this is refused with it.
+        self._submit(batch, claim=True, expected=view.position + self.changes, put=entries, needs=needs)
 
     def append(self, message: Append, current: CurrentRun, verdict: Verdict | None) -> None:
         """Append what a strand asks for; with a verdict, the run ends in the same commit.
@@ -87,7 +99,13 @@ class SessionWriter:
             records.append(event_record(message.event))
         records += message.after
         batch = Batch(
-            Purpose.EVENT, records, current, event=message.event, stored=message.stored, token=current.token
+            Purpose.EVENT,
+            records,
+            current,
+            event=message.event,
+            stored=message.stored,
+            opening=message.opening,
+            token=current.token,
         )
         if verdict is None:
             self._submit(batch)
@@ -112,7 +130,8 @@ class SessionWriter:
         batch.records = [record]
         holder = current or self.owed
         batch.token = None if holder is None else holder.token
-        self._submit(batch, expected=expected if batch.token is None else None)
+        self._submit(batch, expected=expected if batch.token is None else None, drop=batch.drop)
+        self.changes += 1
 
     def pay(self) -> None:
         """Try again to append the end that is owed.
@@ -121,18 +140,19 @@ class SessionWriter:
             Exception: It cannot be written; nothing was.
         """
         assert self.owed is not None
-        self._submit(self.owed, release=True, drop=self.owed.drop)
+        self._submit(self.owed, release=True, put=self.owed.put, drop=self.owed.drop)
         self.paying = True
 
     def owe(self, batch: Batch) -> None:
         """Keep an end that the log refused."""
-        self.owed = Batch(Purpose.OWED_END, batch.records, token=batch.token, drop=batch.drop)
+        self.owed = Batch(Purpose.OWED_END, batch.records, token=batch.token, put=batch.put, drop=batch.drop)
 
     def failed_end(self, current: CurrentRun, verdict: Verdict, error: Exception) -> Batch:
         """Return the batch of an end that says why the run's own could not be stored."""
         failed = Verdict(RunStatus.FAILED, reason=verdict.reason, error=verdict.error or error)
         batch = Batch(Purpose.END, [], current, token=current.token, verdict=failed)
         batch.records = [run_ended(current.run.invocation_id or "", failed, current.began)]
+        batch.put = self._host.notices.entries(self._key, current.run.invocation_id or "", current.token)
         batch.drop = self._dropped(current, failed)
         return batch
 
@@ -147,8 +167,9 @@ class SessionWriter:
         batch.purpose = Purpose.END
         batch.records = records
         batch.verdict = verdict
+        batch.put = self._host.notices.entries(self._key, invocation_id, current.token)
         batch.drop = self._dropped(current, verdict)
-        self._submit(batch, release=True, drop=batch.drop)
+        self._submit(batch, release=True, put=batch.put, drop=batch.drop)
 
     def _dropped(self, current: CurrentRun, verdict: Verdict) -> list[IndexEntry]:
         if verdict.status is RunStatus.INTERRUPTED:
@@ -164,12 +185,15 @@ class SessionWriter:
         release: bool = False,
         put: Sequence[IndexEntry] = (),
         drop: Sequence[IndexEntry] = (),
+        needs: Sequence[IndexEntry] = (),
     ) -> None:
         also = shared_records(self._key, batch.records)
 
         def done(outcome: _Outcome) -> None:
             if also and isinstance(outcome, Appended):
                 self._host.shared.changed(also)
+            if claim and batch.current is not None:
+                batch.current.begun(outcome)
             with suppress(pykka.ActorDeadError):  # the session has stopped, and has left its run to others
                 self._stored(batch, outcome)
 
@@ -188,5 +212,6 @@ class SessionWriter:
             release=release,
             put=put,
             drop=drop,
+            needs=needs,
             also=also,
         )

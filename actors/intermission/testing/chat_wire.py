@@ -6,7 +6,7 @@ from typing import Any
 
 from intermission.errors import ModelErrorKind
 from intermission.events import Usage
-from intermission.testing.replies import CallsReply, ErrorReply, TextReply
+from intermission.testing.replies import CallsReply, Cut, ErrorReply, Pings, StreamReply, TextReply
 from intermission.testing.sync import Gate
 
 __all__ = ["END_MARKER", "error_body", "error_status", "models_body", "stream_events", "whole_body"]
@@ -35,8 +35,10 @@ def whole_body(reply: TextReply | CallsReply, model: str) -> dict[str, Any]:
     return _object("chat.completion", model, [choice]) | {"usage": _usage(reply.usage)}
 
 
-def stream_events(reply: TextReply | CallsReply, model: str, *, with_usage: bool) -> Iterator[bytes | Gate]:
-    """Yield a streamed answer, event by event and gate by gate, all but its end marker."""
+def stream_events(
+    reply: TextReply | CallsReply | StreamReply, model: str, *, with_usage: bool
+) -> Iterator[bytes | Gate | Pings | Cut]:
+    """Yield a streamed answer, event by event and as the reply has it, all but its end marker."""
 
     def event(delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
@@ -44,7 +46,7 @@ def stream_events(reply: TextReply | CallsReply, model: str, *, with_usage: bool
 
     yield event({"role": "assistant", "content": ""})
     for piece in reply.pieces:
-        if isinstance(piece, Gate):
+        if not isinstance(piece, str) or isinstance(piece, Cut):
             yield piece
         elif piece:
             yield event({"content": piece})
@@ -97,7 +99,7 @@ def _function(name: str, args: Mapping[str, Any]) -> dict[str, str]:
     return {"name": name, "arguments": json.dumps(dict(args), ensure_ascii=False)}
 
 
-def _finish_reason(reply: TextReply | CallsReply) -> str:
+def _finish_reason(reply: TextReply | CallsReply | StreamReply) -> str:
     return "tool_calls" if isinstance(reply, CallsReply) and reply.calls else "stop"
 
 

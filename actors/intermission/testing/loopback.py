@@ -1,7 +1,9 @@
 """`LoopbackServer`: a TCP server on this machine that keeps its errors and, once closed, leaves nothing."""
 
+import functools
 import socket
 import socketserver
+import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -35,11 +37,17 @@ class LoopbackServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     ) -> None:
         super().__init__(("127.0.0.1", 0), handler)
         self._errors = errors
-        # Used by the accepting thread, and by `stop` after that has ended.
-        self._connections: list[tuple[threading.Thread, socket.socket]] = []
+        # Written by the accepting thread, never changed in place.
+        self._connections: list[_Connection] = []
+        self._accepted = 0
         self._acceptor = threading.Thread(
             target=self.serve_forever, args=(_POLL,), name="loopback-server-accept", daemon=True
         )
+
+    @property
+    def accepted(self) -> int:
+        """How many connections there have been."""
+        return self._accepted
 
     @property
     def port(self) -> int:
@@ -60,28 +68,66 @@ class LoopbackServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.shutdown()
         self._acceptor.join(timeout)
         self.server_close()
-        for _, connection in self._connections:
-            with suppress(OSError):  # it was closed before
-                connection.shutdown(socket.SHUT_RDWR)
-        for thread, _ in self._connections:
-            thread.join(timeout)
-            if thread.is_alive():
-                raise TimeoutError(f"{thread.name} did not end within {timeout} s of the server's close")
+        self.hang_up()
+        for connection in self._connections:
+            connection.thread.join(timeout)
+            if connection.thread.is_alive():
+                raise TimeoutError(
+                    f"{connection.thread.name} did not end within {timeout} s of the server's close"
+                )
+
+    def hang_up(self) -> None:
+        """Close every connection."""
+        for connection in self._connections:
+            connection.hang_up()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection on a new thread."""
-        thread = threading.Thread(
-            target=self.process_request_thread,
-            args=(request, client_address),
-            name="loopback-server-handler",
-            daemon=True,
-        )
-        self._connections = [entry for entry in self._connections if entry[0].is_alive()]
-        self._connections.append((thread, request))
-        thread.start()
+        connection = _Connection(request, functools.partial(self._serve, request, client_address))
+        self._connections = [
+            *(known for known in self._connections if known.thread.is_alive()),
+            connection,
+        ]
+        self._accepted += 1
+        connection.thread.start()
+
+    def _serve(self, request: Any, client_address: Any) -> None:
+        try:
+            self.finish_request(request, client_address)
+        except Exception:  # noqa: BLE001 - it is kept, or it is a connection that broke
+            self.handle_error(request, client_address)
+        finally:
+            request.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Keep what a handler raised, instead of printing it."""
         error = sys.exception()
         if error is not None and not isinstance(error, ConnectionError):
             self._errors.append(error)
+
+
+class _Connection:
+    """A connection and its thread. The socket is a descriptor of its own: TLS takes the object over."""
+
+    def __init__(self, request: socket.socket, serve: Callable[[], None]) -> None:
+        self._serve = serve
+        self._socket = request.dup()
+        self.thread = threading.Thread(target=self._run, name="loopback-server-handler", daemon=True)
+
+    def hang_up(self) -> None:
+        with suppress(OSError):  # the client was faster, or the thread
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        finally:
+            if not _resets(self._socket):
+                self.hang_up()
+            self._socket.close()
+
+
+def _resets(connection: socket.socket) -> bool:
+    """Return whether the close of a connection resets it, as its handler wants."""
+    lingers, seconds = struct.unpack("ii", connection.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))
+    return bool(lingers) and seconds == 0

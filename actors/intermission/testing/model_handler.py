@@ -1,15 +1,16 @@
 """`ModelHandler`: one connection of a `ModelServer`: reads requests, sends scripted replies."""
 
 import json
-import select
 import socket
-import threading
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+import ssl
+import struct
+import time
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from intermission.errors import ModelErrorKind
+from intermission.testing.chat_history import problems
 from intermission.testing.chat_wire import (
     END_MARKER,
     error_body,
@@ -18,23 +19,69 @@ from intermission.testing.chat_wire import (
     stream_events,
     whole_body,
 )
-from intermission.testing.replies import CallsReply, ErrorReply, Reply, TextReply, WireReply
-from intermission.testing.server_state import ServerState
+from intermission.testing.replies import (
+    CallsReply,
+    Cut,
+    ErrorReply,
+    Pings,
+    Silence,
+    SilentReply,
+    StreamReply,
+    TextReply,
+    WireReply,
+)
+from intermission.testing.server_state import AnyReply, ServerState
 from intermission.testing.sync import Gate
 
 __all__ = ["ModelHandler"]
 
 
 class ModelHandler(BaseHTTPRequestHandler):
-    """Serves the requests of one connection, one after another."""
+    """Serves the requests of one connection, one after another.
+
+    Args:
+        state: What the server's handlers share.
+        tls: Makes the connection one over TLS; `None` for a plain one.
+        request, client_address, server: See `socketserver`.
+    """
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # a small piece must not wait for the client to acknowledge the one before
 
-    def __init__(self, state: ServerState, request: Any, client_address: Any, server: Any) -> None:
+    def __init__(
+        self,
+        state: ServerState,
+        tls: ssl.SSLContext | None,
+        request: socket.socket,
+        client_address: Any,
+        server: Any,
+    ) -> None:
         self._state = state
+        self._tls = tls
         self._client = object()  # stands for the client in the count of those that went away
-        super().__init__(request, client_address, server)  # serves the connection, then returns
+        forget = state.watch(request, self._client)
+        try:
+            super().__init__(request, client_address, server)  # serves the connection, then returns
+        finally:
+            forget()
+            state.forget(self._client)
+            self.request.close()
+
+    def setup(self) -> None:
+        """Greet the client, as far as the script lets that happen."""
+        silence = self._state.silence(has_tls=self._tls is not None)
+        if silence is not None:
+            self._state.begin(self._client)
+        if silence is Silence.HANDSHAKE:
+            self._state.hold(self._client)
+        if self._tls is not None:
+            try:
+                self.request = self._tls.wrap_socket(self.request, server_side=True)
+            except OSError as error:
+                raise ConnectionAbortedError("the client did not agree on TLS") from error
+        if silence is not None:
+            self._state.hold(self._client)
+        super().setup()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing: what goes wrong is kept as an error."""
@@ -48,6 +95,7 @@ class ModelHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer with the script's next reply."""
+        self._state.begin(self._client)
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.path != "/v1/chat/completions":
             self._refuse(404, f"there is nothing at {self.path}")
@@ -56,6 +104,9 @@ class ModelHandler(BaseHTTPRequestHandler):
             request = json.loads(body)
         except ValueError:
             self._refuse(400, "the body is not JSON")
+            return
+        if self._state.strict and (found := problems(request.get("messages"))):
+            self._refuse(400, f"the history is not legal: {'; '.join(found)}")
             return
         self._state.add_headers({name.lower(): value for name, value in self.headers.items()})
         try:
@@ -66,50 +117,80 @@ class ModelHandler(BaseHTTPRequestHandler):
             return
         try:
             self._reply(reply, request)
-        except ConnectionError:
+        except (ConnectionError, ssl.SSLError):
             self.close_connection = True
-            self._state.add_aborted(self._client)
+            self._state.add_aborted(self._client, time.monotonic())
         except TimeoutError as error:
             # The base class takes a TimeoutError for its own, and would say nothing of it.
             raise RuntimeError(f"the reply to {self.path} stood too long at a gate") from error
 
-    def _reply(self, reply: Reply | WireReply, request: Mapping[str, Any]) -> None:
+    def _reply(self, reply: AnyReply, request: Mapping[str, Any]) -> None:
         model = str(request.get("model"))
         match reply:
             case ErrorReply():
                 self._send_error(reply)
             case WireReply():
                 self._send_wire(reply)
-            case TextReply() | CallsReply() if request.get("stream"):
+            case SilentReply():
+                self._state.hold(self._client)
+            case TextReply() | CallsReply() if not request.get("stream"):
+                for piece in reply.pieces:
+                    if isinstance(piece, Gate):
+                        self._state.stand_at(piece)
+                self._send_json(200, whole_body(reply, model))
+            case TextReply() | CallsReply() | StreamReply():
                 options: Mapping[str, Any] | None = request.get("stream_options")
                 with_usage = bool(options and options.get("include_usage"))
                 self._send_stream(reply, model, with_usage=with_usage)
-            case TextReply() | CallsReply():
-                for piece in reply.pieces:
-                    if isinstance(piece, Gate):
-                        self._stand_at(piece)
-                self._send_json(200, whole_body(reply, model))
 
-    def _send_stream(self, reply: TextReply | CallsReply, model: str, *, with_usage: bool) -> None:
+    def _send_stream(
+        self, reply: TextReply | CallsReply | StreamReply, model: str, *, with_usage: bool
+    ) -> None:
         self._begin(200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
         for event in stream_events(reply, model, with_usage=with_usage):
             if isinstance(event, Gate):
-                self._stand_at(event)
+                self._state.stand_at(event)
+            elif isinstance(event, Pings):
+                self._ping(event)
+            elif isinstance(event, Cut):
+                self._break_off(event)
+                return
             else:
                 self.wfile.write(_chunk(event))
+        self._state.complete(self._client)
         # At once: a client may hang up as soon as it has the end marker, and has not aborted anything then.
         self.wfile.write(_chunk(END_MARKER) + _chunk(b""))
+
+    def _ping(self, pings: Pings) -> None:
+        while True:
+            self.wfile.write(_chunk(b": ping\n\n"))
+            self._state.hold(self._client, pings.every)
+
+    def _break_off(self, cut: Cut) -> None:
+        self._state.complete(self._client)
+        self.close_connection = True
+        if cut is Cut.END:
+            self.wfile.write(_chunk(b""))
+        elif cut is Cut.RESET:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def _send_wire(self, reply: WireReply) -> None:
         self.close_connection = True
         self._begin(
             reply.status, {"Content-Type": reply.content_type, "Connection": "close", **reply.headers}
         )
-        for chunk in reply.chunks:
-            if isinstance(chunk, Gate):
-                self._stand_at(chunk)
-            else:
-                self.wfile.write(chunk)
+        *before, last = reply.chunks or (b"",)
+        for chunk in before:
+            self._send_chunk(chunk)
+        if not isinstance(last, Gate):
+            self._state.complete(self._client)
+        self._send_chunk(last)
+
+    def _send_chunk(self, chunk: bytes | Gate) -> None:
+        if isinstance(chunk, Gate):
+            self._state.stand_at(chunk)
+        else:
+            self.wfile.write(chunk)
 
     def _send_error(self, reply: ErrorReply) -> None:
         status = error_status(reply)
@@ -126,6 +207,7 @@ class ModelHandler(BaseHTTPRequestHandler):
         self, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> None:
         data = json.dumps(body, ensure_ascii=False).encode()
+        self._state.complete(self._client)
         self._begin(
             status,
             {"Content-Type": "application/json", "Content-Length": str(len(data)), **(headers or {})},
@@ -137,32 +219,6 @@ class ModelHandler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
-
-    def _stand_at(self, gate: Gate) -> None:
-        with self._watching_client():
-            self._state.stand_at(gate)
-
-    @contextmanager
-    def _watching_client(self) -> Generator[None]:
-        """Note it at once if the client goes away while this thread waits for something else."""
-        ours, watchers = socket.socketpair()
-        watcher = threading.Thread(
-            target=self._watch_client, args=(watchers,), name="model-server-watch", daemon=True
-        )
-        with ours, watchers:
-            watcher.start()
-            try:
-                yield
-            finally:
-                ours.shutdown(socket.SHUT_RDWR)
-                watcher.join()
-
-    def _watch_client(self, stop: socket.socket) -> None:
-        poll = select.poll()
-        poll.register(stop, select.POLLIN)
-        poll.register(self.connection, select.POLLRDHUP)
-        if any(descriptor == self.connection.fileno() for descriptor, _ in poll.poll()):
-            self._state.add_aborted(self._client)
 
 
 def _chunk(data: bytes) -> bytes:

@@ -1,19 +1,18 @@
 """`ModelServer`: a scripted model behind real HTTP on this machine, as an OpenAI chat endpoint."""
 
 import functools
+import ssl
 from typing import Any, Self
 
 from intermission.testing.chat_wire import error_status
 from intermission.testing.loopback import LoopbackServer
 from intermission.testing.model_handler import ModelHandler
-from intermission.testing.replies import ErrorReply, Reply, WireReply, text
+from intermission.testing.replies import ErrorReply, text
 from intermission.testing.script import Script
-from intermission.testing.server_state import ServerState
+from intermission.testing.server_state import AnyReply, ServerState
 from intermission.testing.sync import PATIENCE
 
 __all__ = ["ModelServer"]
-
-_AnyReply = Reply | WireReply
 
 
 class ModelServer:
@@ -24,22 +23,32 @@ class ModelServer:
     once; a `wire` reply ends with its connection.
 
     Args:
-        replies: `text(…)`, `calls(…)`, `error(…)`, `wire(…)`, or a `str`, which is `text` of one piece.
+        replies: `text(…)`, `calls(…)`, `error(…)`, `stream(…)`, `silent(…)`, `wire(…)`, or a `str`, which is
+            `text` of one piece.
         default: The reply when they are used up; with `None`, one more request is refused with status 400,
             and kept in `errors`.
+        strict: Whether a request is refused with status 400 whose messages the real service would refuse:
+            see `intermission.testing.chat_history`.
+        tls: A server's context, to speak HTTPS; `None` for plain HTTP.
 
     Raises:
         ValueError: A reply is an error that no HTTP answer means.
     """
 
-    def __init__(self, *replies: _AnyReply | str, default: _AnyReply | str | None = None) -> None:
-        script = Script[dict[str, Any], _AnyReply](
+    def __init__(
+        self,
+        *replies: AnyReply | str,
+        default: AnyReply | str | None = None,
+        strict: bool = True,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        script = Script[dict[str, Any], AnyReply](
             [_checked(reply) for reply in replies], None if default is None else _checked(default)
         )
         self._errors: list[BaseException] = []
-        self._state = ServerState(script, self._errors)
-        self._server = LoopbackServer(functools.partial(ModelHandler, self._state), self._errors)
-        self._url = f"http://127.0.0.1:{self._server.port}/v1"
+        self._state = ServerState(script, self._errors, strict=strict)
+        self._server = LoopbackServer(functools.partial(ModelHandler, self._state, tls), self._errors)
+        self._url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self._server.port}/v1"
         self._closed = False
         self._server.start()
 
@@ -68,16 +77,26 @@ class ModelServer:
     def aborted(self) -> int:
         """How many requests lost their client before the reply was complete.
 
-        That is noticed at once while the reply stands at a gate, else when the system refuses a piece of it.
+        That is noticed at once.
         """
-        return self._state.aborted
+        return len(self._state.aborted_at)
+
+    @property
+    def aborted_at(self) -> list[float]:
+        """When each of them hung up, in seconds of `time.monotonic`, in order."""
+        return self._state.aborted_at
 
     @property
     def errors(self) -> list[BaseException]:
         """What went wrong in the server. `close` raises these; a test that means them clears the list."""
         return self._errors
 
-    def enqueue(self, reply: _AnyReply | str) -> None:
+    @property
+    def connections(self) -> int:
+        """How many connections it has accepted so far."""
+        return self._server.accepted
+
+    def enqueue(self, reply: AnyReply | str) -> None:
         """Put one more reply behind those that wait.
 
         Raises:
@@ -93,6 +112,26 @@ class ModelServer:
         """
         self._state.wait_aborted(count, timeout)
 
+    def wait_held(self, count: int = 1, timeout: float = PATIENCE) -> None:
+        """Wait until `count` clients in all have met a `silent(…)` reply.
+
+        Raises:
+            TimeoutError: That did not happen within `timeout` seconds.
+        """
+        self._state.wait_held(count, timeout)
+
+    def wait_requests(self, count: int = 1, timeout: float = PATIENCE) -> None:
+        """Wait until there have been `count` requests for a chat.
+
+        Raises:
+            TimeoutError: That did not happen within `timeout` seconds.
+        """
+        self._state.wait_requests(count, timeout)
+
+    def hang_up(self) -> None:
+        """Close every connection, those that wait for a further request, too, and go on listening."""
+        self._server.hang_up()
+
     def close(self) -> None:
         """Hang up on every client and end every thread. A second close does nothing.
 
@@ -106,12 +145,15 @@ class ModelServer:
             return
         self._closed = True
         self._state.close()
-        self._server.stop()
+        try:
+            self._server.stop()
+        finally:
+            self._state.end()
         if self._errors:
             raise BaseExceptionGroup("the model server met errors", self._errors)
 
 
-def _checked(reply: _AnyReply | str) -> _AnyReply:
+def _checked(reply: AnyReply | str) -> AnyReply:
     checked = text(reply) if isinstance(reply, str) else reply
     if isinstance(checked, ErrorReply):
         error_status(checked)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from intermission.content import Content, FunctionCall
@@ -11,12 +12,19 @@ from intermission.testing.sync import Gate
 
 __all__ = [
     "CallsReply",
+    "Cut",
     "ErrorReply",
+    "Pings",
     "Reply",
+    "Silence",
+    "SilentReply",
+    "StreamReply",
     "TextReply",
     "WireReply",
     "calls",
     "error",
+    "silent",
+    "stream",
     "text",
     "wire",
 ]
@@ -74,6 +82,52 @@ class WireReply:
     status: int
     content_type: str
     headers: Mapping[str, str]
+
+
+class Cut(StrEnum):
+    """How a stream ends too early.
+
+    `RESET`: the connection is reset. `CLOSE`: it is closed in the middle of the body. `END`: the body ends
+    as it should, but without the protocol's end marker.
+    """
+
+    RESET = "reset"
+    CLOSE = "close"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Pings:
+    """A comment line, every so many seconds, until the client hangs up."""
+
+    every: float = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReply:
+    """See `stream`."""
+
+    pieces: tuple[str | bytes | Gate | Pings | Cut, ...]
+    usage: Usage
+
+
+class Silence(StrEnum):
+    """What a server does not do any more, with a client that it has accepted.
+
+    `HANDSHAKE`: answer the greeting of TLS; without TLS it is the next. `REQUEST`: read the request.
+    `ANSWER`: answer the request that it has read.
+    """
+
+    HANDSHAKE = "handshake"
+    REQUEST = "request"
+    ANSWER = "answer"
+
+
+@dataclass(frozen=True, slots=True)
+class SilentReply:
+    """See `silent`."""
+
+    silence: Silence
 
 
 Reply = TextReply | CallsReply | ErrorReply
@@ -141,6 +195,31 @@ def wire(
         headers: Further headers.
     """
     return WireReply(chunks, status, content_type, dict(headers or {}))
+
+
+def stream(*pieces: str | bytes | Gate | Pings | Cut) -> StreamReply:
+    """Stream an answer that something is wrong with; for `ModelServer` alone, whatever the request asks for.
+
+    Args:
+        pieces: A `str` is a chunk with that text. `bytes` are sent as they are: a chunk that is malformed,
+            or `b"data: [DONE]\\n\\n"` with something behind it. At a `Gate` the stream stops until the test
+            opens it, at `Pings` it says nothing from then on. A `Cut` breaks it off.
+    """
+    words = sum(
+        len(piece.split()) for piece in pieces if isinstance(piece, str) and not isinstance(piece, Cut)
+    )
+    return StreamReply(pieces, _usage(words))
+
+
+def silent(silence: Silence | str) -> SilentReply:
+    """Say nothing, and hold the connection until the client hangs up; for `ModelServer` alone.
+
+    One that does not get as far as a request is given to the next connection, not to the next request.
+
+    Raises:
+        ValueError: There is no such silence.
+    """
+    return SilentReply(Silence(silence))
 
 
 def _usage(output_tokens: int) -> Usage:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 __all__ = ["Script"]
@@ -42,6 +42,11 @@ class Script(Generic[RequestT, ReplyT]):
                     f"{repr(request)[:_SHOWN]}"
                 )
             return reply
+
+    def take_if(self, wanted: Callable[[ReplyT], bool]) -> ReplyT | None:
+        """Return the next queued reply if it is wanted, before there is a request."""
+        with self._lock:
+            return self._replies.popleft() if self._replies and wanted(self._replies[0]) else None
 
     @property
     def requests(self) -> list[RequestT]:

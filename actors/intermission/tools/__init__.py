@@ -1,6 +1,14 @@
 """Tools: what a model can call."""
 
-from intermission.tools.base import Tool, ToolArgumentError, ToolContext
-from intermission.tools.function import FunctionTool
+from intermission.tools.base import Tool, ToolArgumentError, ToolContext, ToolResultError, UnknownToolError
+from intermission.tools.function import FunctionTool, tool
 
-__all__ = ["FunctionTool", "Tool", "ToolArgumentError", "ToolContext"]
+__all__ = [
+    "FunctionTool",
+    "Tool",
+    "ToolArgumentError",
+    "ToolContext",
+    "ToolResultError",
+    "UnknownToolError",
+    "tool",
+]

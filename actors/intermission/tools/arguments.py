@@ -5,7 +5,9 @@ tools does not pay for pydantic.
 """
 
 import inspect
-from collections.abc import Mapping
+import types
+import typing
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, NotRequired, cast
 
 from pydantic import (
@@ -16,12 +18,15 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
-from pydantic_core import from_json, to_json
+from pydantic_core import ErrorDetails, from_json
 from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12
 
-from intermission.tools.base import ToolArgumentError
+from intermission.tools.base import ToolArgumentError, ToolResultError
+from intermission.tools.results import plain
 
-__all__ = ["Arguments", "plain"]
+__all__ = ["Arguments"]
+
+_UNIONS = (typing.Union, types.UnionType)
 
 
 class Arguments:
@@ -29,65 +34,113 @@ class Arguments:
 
     Args:
         tool: The tool's name, for messages.
-        parameters: The function's parameters, without the one for the context.
+        parameters: The function's parameters, without those that the model does not give.
         hints: Their annotations, resolved.
+        descriptions: What the docstring says of them; what an annotation says goes before.
 
     Raises:
         TypeError: A parameter has a type that no JSON schema can describe.
     """
 
-    def __init__(self, tool: str, parameters: list[inspect.Parameter], hints: Mapping[str, Any]) -> None:
-        fields = {
-            parameter.name: _field(parameter, hints.get(parameter.name, Any)) for parameter in parameters
-        }
+    def __init__(
+        self,
+        tool: str,
+        parameters: Iterable[inspect.Parameter],
+        hints: Mapping[str, Any],
+        descriptions: Mapping[str, str],
+    ) -> None:
+        fields: dict[str, Any] = {}
+        # Parameters without a default that take None: a model may leave them out, the function may not.
+        self._nones: list[str] = []
+        for parameter in parameters:
+            annotation = hints.get(parameter.name, Any)
+            if parameter.default is not parameter.empty:
+                annotation = _with_default(annotation, parameter.default)
+            elif _takes_none(annotation):
+                annotation = NotRequired[annotation]
+                self._nones.append(parameter.name)
+            fields[parameter.name] = annotation
         # A typed dict, not a model: a parameter may then have any name, `model_config` and `copy` too.
         typed = cast(Any, TypedDict)(f"{tool}_arguments", fields)
         typed.__pydantic_config__ = ConfigDict(extra="forbid")
+        self._optional: frozenset[str] = typed.__optional_keys__
         try:
             self._adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(typed)
-            self.schema = _without_titles(self._adapter.json_schema())
+            self.schema = _tidy(self._adapter.json_schema(), descriptions)
         except (PydanticSchemaGenerationError, PydanticUserError) as error:
             raise TypeError(f"tool {tool!r}: no JSON schema for its parameters: {error.message}") from error
+        except RecursionError as error:
+            raise TypeError(
+                f"tool {tool!r}: a type of its parameters holds itself without a name; define it as a model, "
+                "a dataclass or a TypeAliasType"
+            ) from error
 
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the function takes them.
+
+        Two habits of models are put up with: null for an argument that may be left out, and a list or an
+        object as a string of JSON.
 
         Raises:
             ToolArgumentError: They do not fit; the text tells the model what is wrong with which.
         """
         try:
-            return self._adapter.validate_python(dict(args))
+            values = self._adapter.validate_python(dict(args))
         except ValidationError as error:
-            raise ToolArgumentError(_explain(error)) from None
+            repaired = self._repaired(args, error.errors(include_url=False))
+            if repaired is None:
+                raise ToolArgumentError(_explain(error)) from None
+            try:
+                values = self._adapter.validate_python(repaired)
+            except ValidationError as still:
+                raise ToolArgumentError(_explain(still)) from None
+        for name in self._nones:
+            values.setdefault(name, None)
+        return values
+
+    def _repaired(self, args: Mapping[str, Any], problems: list[ErrorDetails]) -> dict[str, Any] | None:
+        repaired = dict(args)
+        for problem in problems:
+            name = problem["loc"][0] if problem["loc"] else None
+            if not isinstance(name, str) or name not in repaired:
+                continue
+            given = repaired[name]
+            if given is None and name in self._optional:
+                del repaired[name]
+            elif isinstance(given, str) and given.lstrip()[:1] in {"{", "["}:
+                try:
+                    repaired[name] = from_json(given)
+                except ValueError:
+                    continue
+        return None if repaired == args else repaired
 
 
-def plain(value: object) -> Any:
-    """Return `value` as JSON has it: models, dataclasses and dates become plain values, NaN its name.
-
-    Raises:
-        ValueError: Something in it has no plain form (`pydantic_core.PydanticSerializationError`).
-    """
-    return from_json(to_json(value, inf_nan_mode="strings"))
-
-
-def _field(parameter: inspect.Parameter, annotation: Any) -> Any:
-    if parameter.default is parameter.empty:
-        return annotation
+def _with_default(annotation: Any, default: object) -> Any:
     try:
-        shown = {"default": plain(parameter.default)}
-    except ValueError:
+        shown = {"default": plain(default)}
+    except ToolResultError:
         shown = {}  # the function fills it in all the same; the model need not know the value
     return NotRequired[Annotated[annotation, Field(json_schema_extra=cast(Any, shown))]]
 
 
-def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+def _takes_none(annotation: Any) -> bool:
+    if typing.get_origin(annotation) is Annotated:
+        return _takes_none(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in _UNIONS:
+        return any(_takes_none(member) for member in typing.get_args(annotation))
+    return annotation is type(None)
+
+
+def _tidy(schema: dict[str, Any], descriptions: Mapping[str, str]) -> dict[str, Any]:
     # Titles are derived from the names that stand beside them, `additionalProperties` is ours to check:
     # models do better without both.
     schema.pop("title", None)
     schema.pop("additionalProperties", None)
     schema.setdefault("properties", {})
-    for declared in schema["properties"].values():
+    for name, declared in schema["properties"].items():
         declared.pop("title", None)
+        if name in descriptions:
+            declared.setdefault("description", descriptions[name])
     return schema
 
 

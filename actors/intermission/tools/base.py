@@ -10,11 +10,27 @@ from intermission.kernel.scope import CancelScope
 from intermission.models.base import ToolDeclaration
 from intermission.state import State
 
-__all__ = ["Tool", "ToolArgumentError", "ToolContext", "is_async"]
+__all__ = [
+    "Tool",
+    "ToolArgumentError",
+    "ToolContext",
+    "ToolResultError",
+    "UnknownToolError",
+    "is_async",
+    "time_limit",
+]
 
 
 class ToolArgumentError(IntermissionError):
     """A model called a tool with arguments that it does not take; the text is for the model."""
+
+
+class UnknownToolError(IntermissionError):
+    """A model called a tool that there is not; the text is for the model."""
+
+
+class ToolResultError(IntermissionError):
+    """A tool did its work, but what it returned cannot be passed on; the text says why, for the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +65,9 @@ class ToolContext:
 class Tool(Protocol):
     """A tool. `FunctionTool` makes one of a function.
 
-    One whose attribute `is_async` is true promises that `call` returns an awaitable, and at once. In
-    `ToolExecution.PARALLEL` such calls begin together, before those that may block.
+    Two attributes are optional. One whose `is_async` is true promises that `call` returns an awaitable, and
+    at once: in `ToolExecution.PARALLEL` such calls begin together, before those that may block. `timeout`,
+    in seconds, stands for `RunConfig.tool_timeout` in its calls, unless it is `None`.
     """
 
     @property
@@ -66,9 +83,15 @@ class Tool(Protocol):
         An awaitable of them is awaited on the loop of async tools; no thread waits for it. When the call is
         given up, its task is cancelled.
 
+        Args:
+            args: What the model gave, or hooks have made of it; a copy, which is the tool's own.
+            context: The call's.
+
         Raises:
             ToolArgumentError: The arguments do not fit; the model is told how.
-            Exception: Anything else is logged, and the model is told that the tool failed.
+            ToolResultError: The work is done, but there is no result to pass on; the model is told why.
+            Exception: Anything else is logged, and the model is told that the tool failed. Out of an
+                awaitable it fails the run, with `ToolFailedError`. In both cases hooks may answer instead.
         """
         ...
 
@@ -76,3 +99,9 @@ class Tool(Protocol):
 def is_async(tool: Tool | None) -> bool:
     """Return whether a tool promises that its calls go on without a thread."""
     return getattr(tool, "is_async", False) is True
+
+
+def time_limit(tool: Tool | None, default: float | None) -> float | None:
+    """Return how many seconds a call of a tool may take: its own limit, if it has one, or the default."""
+    limit: float | None = getattr(tool, "timeout", None)
+    return default if limit is None else limit

@@ -1,28 +1,29 @@
-"""`FunctionTool`: a tool made of a function, plain or async, its signature and its docstring."""
+"""`FunctionTool`: a tool made of a function, plain or async, its signature and its docstring; `tool`."""
 
+import asyncio
 import concurrent.futures
-import functools
 import inspect
-import typing
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from typing import Any, cast
+from typing import Any, cast, overload
 
 from intermission.models.base import ToolDeclaration
 from intermission.tools.base import ToolContext
+from intermission.tools.docstrings import described_parameters
 from intermission.tools.futures import FutureResult
+from intermission.tools.results import plain
+from intermission.tools.signature import Signature
 
-__all__ = ["FunctionTool"]
-
-_CONTEXT_NAME = "tool_context"
+__all__ = ["FunctionTool", "tool"]
 
 
 class FunctionTool:
-    """A tool that calls a function, plain or async.
+    """A tool that calls a function, plain or async. It can still be called as the function.
 
-    The function's signature is the schema, its docstring the description. A parameter that is named
-    `tool_context` or annotated `ToolContext` gets the call's context and is not shown to the model. A dict
-    that the function returns is the response; any other value `x` is answered as `{"result": x}`. Models,
-    dataclasses, dates and the like become plain values.
+    The function's signature is the schema, its docstring the description; what that says of parameters, in
+    the style of Google, numpy or Sphinx, goes to the parameters. A parameter that is named `tool_context`
+    or annotated `ToolContext` gets the call's context and is not shown to the model, and neither is what a
+    `partial` has bound. A dict that the function returns is the response, `None` an empty one; any other
+    value `x` is answered as `{"result": x}`. Models, dataclasses, dates and the like become plain values.
 
     An async function runs as a task on the runner's loop (see `Runner`), and so does an awaitable that a
     plain function returns. It must not block: all others on the loop would wait. When the call is given up,
@@ -33,37 +34,52 @@ class FunctionTool:
         func: The function. A plain one runs on the run's thread and may block.
         name: The name that the model sees; the function's own by default.
         description: What the model is told; the docstring by default.
+        timeout: Seconds that a call may take, instead of `RunConfig.tool_timeout`.
 
     Raises:
         TypeError: There is no name, the function is an async generator, or it has a parameter that a model
             cannot give: `*args`, `**kwargs`, a positional-only one, or one whose type has no JSON schema.
+        ValueError: The timeout is not above zero.
 
     Attributes:
         is_async: Whether the function is an async one.
     """
 
     def __init__(
-        self, func: Callable[..., Any], *, name: str | None = None, description: str | None = None
+        self,
+        func: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        timeout: float | None = None,
     ) -> None:
-        from intermission.tools.arguments import Arguments, plain
+        from intermission.tools.arguments import Arguments
 
         self.func = func
         self.name = name or str(getattr(func, "__name__", ""))
         if not self.name:
             raise TypeError(f"a tool made of {func!r} needs name=: it has none of its own")
-        called = _called(func)
-        if inspect.isasyncgenfunction(called):
-            raise TypeError(f"tool {self.name!r} is an async generator; a tool returns one value, by return")
-        self.is_async = inspect.iscoroutinefunction(called)
-        hints = _hints(func, self.name)
-        self._context_name, parameters = _parameters(func, self.name, hints)
-        self._arguments = Arguments(self.name, parameters, hints)
-        self._plain = plain
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"timeout of tool {self.name!r} is {timeout}: give seconds above 0, or None")
+        self.timeout = timeout
+        signature = Signature(func, self.name)
+        self.is_async = signature.is_async
+        self._context_name = signature.context_name
+        named = {parameter.name for parameter in signature.parameters}
+        said, descriptions = described_parameters(signature.docstring, named | {signature.context_name or ""})
+        self._arguments = Arguments(self.name, signature.parameters, signature.hints, descriptions)
         self._declaration = ToolDeclaration(
             name=self.name,
-            description=description if description is not None else inspect.getdoc(func) or "",
+            description=said if description is None else description,
             parameters=self._arguments.schema,
         )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, as if it were no tool."""
+        return self.func(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"FunctionTool({self.name!r})"
 
     @property
     def declaration(self) -> ToolDeclaration:
@@ -78,66 +94,80 @@ class FunctionTool:
         if self._context_name is not None:
             values[self._context_name] = context
         result = self.func(**values)
-        if isinstance(result, concurrent.futures.Future):
-            return _Answer(FutureResult(result), self._response)  # pyright: ignore[reportUnknownArgumentType]  # of anything
-        if inspect.isawaitable(result):
-            return _Answer(result, self._response)
-        return self._response(result)
+        if _is_awaited(result):
+            return _Answer(result)
+        return _response(result)
 
-    def _response(self, result: object) -> Mapping[str, Any]:
-        plain = self._plain(result)
-        return cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"result": plain}
+
+@overload
+def tool(func: Callable[..., Any], /) -> FunctionTool: ...
+
+
+@overload
+def tool(
+    *, name: str | None = None, description: str | None = None, timeout: float | None = None
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+
+
+def tool(
+    func: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = None,
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a tool of the function below: `@tool`, or `@tool(name=…, timeout=…)`, as `FunctionTool` takes it.
+
+    For a method, give `FunctionTool` the bound one instead: here it would be a function that takes `self`.
+    """
+
+    def decorate(decorated: Callable[..., Any]) -> FunctionTool:
+        return FunctionTool(decorated, name=name, description=description, timeout=timeout)
+
+    return decorate if func is None else decorate(func)
+
+
+def _response(result: object) -> Mapping[str, Any]:
+    if result is None:
+        return {}
+    value = plain(result)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"result": value}
+
+
+def _is_awaited(result: object) -> bool:
+    return isinstance(result, concurrent.futures.Future) or inspect.isawaitable(result)
+
+
+def _awaitable(result: Any) -> Any:
+    future: concurrent.futures.Future[Any] = result
+    return FutureResult(future) if isinstance(result, concurrent.futures.Future) else result
 
 
 class _Answer(Awaitable[Mapping[str, Any]]):
-    """What an async function answers."""
+    """What a function answers whose result is awaited."""
 
-    def __init__(self, result: Awaitable[Any], respond: Callable[[object], Mapping[str, Any]]) -> None:
+    def __init__(self, result: Any) -> None:
         self._result = result
-        self._respond = respond
 
     def __await__(self) -> Generator[Any, Any, Mapping[str, Any]]:
         return self._wait().__await__()
 
     async def _wait(self) -> Mapping[str, Any]:
-        return self._respond(await self._result)
+        result = self._result
+        while _is_awaited(result):  # an async function may return a task
+            result = await _awaitable(result)
+        return _response(result)
 
     def close(self) -> bool:
         """Nobody will await it; return whether it has ended with that."""
-        if isinstance(self._result, FutureResult):
-            return self._result.close()
-        if inspect.iscoroutine(self._result):
-            self._result.close()
+        result = _awaitable(self._result)
+        if isinstance(result, FutureResult):
+            return result.close()
+        if isinstance(result, asyncio.Future):
+            loop: asyncio.AbstractEventLoop = result.get_loop()
+            loop.call_soon_threadsafe(result.cancel)
+            return result.done()
+        if inspect.iscoroutine(result):
+            result.close()
         return True
-
-
-def _hints(func: Callable[..., Any], tool: str) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(_called(func), include_extras=True)
-    except NameError as error:
-        raise TypeError(f"tool {tool!r}: an annotation cannot be resolved: {error}") from error
-
-
-def _called(func: Callable[..., Any]) -> Any:
-    """Return what has the code: the function in a `partial`, the `__call__` of an object."""
-    unwrapped: Any = _unwrapped(func)
-    return unwrapped if inspect.isroutine(unwrapped) else unwrapped.__call__
-
-
-def _unwrapped(func: Callable[..., Any]) -> Callable[..., Any]:
-    return _unwrapped(func.func) if isinstance(func, functools.partial) else func
-
-
-def _parameters(
-    func: Callable[..., Any], tool: str, hints: Mapping[str, Any]
-) -> tuple[str | None, list[inspect.Parameter]]:
-    context_name: str | None = None
-    given: list[inspect.Parameter] = []
-    for parameter in inspect.signature(func).parameters.values():
-        if parameter.name == _CONTEXT_NAME or hints.get(parameter.name) is ToolContext:
-            context_name = parameter.name
-        elif parameter.kind in {parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
-            raise TypeError(f"tool {tool!r}: a model cannot give the parameter {parameter}; use named ones")
-        else:
-            given.append(parameter)
-    return context_name, given

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from intermission_storage.errors import ConflictError
 from intermission_storage.log import EventLog
 from intermission_storage.record import IndexEntry
-from intermission_storage.testing.harness import Base, entry, events, rest
+from intermission_storage.testing.harness import Base, entry, events, numbers, rest
 
 __all__ = ["Indexes"]
 
@@ -56,6 +57,34 @@ class Indexes(Base):
         log.append("s", events(1), put=[entry("a", value=1), entry("b", value=1)])
         log.append("s", events(2), drop=[entry("a", value="other"), entry("unknown")])
         assert rest(log) == [(("b",), 1, "s")]
+
+    def test_a_batch_that_needs_an_entry_is_committed_only_with_that_value_of_its_own_stream(
+        self, log: EventLog
+    ) -> None:
+        log.append("s", events(1), put=[entry("a", value=1)])
+        log.append("t", events(1), put=[entry("b", value=1)])
+        assert log.append("s", events(2), expected=1, needs=[entry("a", value=1)]).position == 2
+        for wrong in (entry("a", value=2), entry("b", value=1), entry("c"), entry("a", value=1, index="j")):
+            with pytest.raises(ConflictError) as refused:
+                log.append("s", events(3), needs=[entry("a", value=1), wrong], put=[entry("d")])
+            assert (refused.value.stream, refused.value.actual) == ("s", 2)
+            assert refused.value.lacking == (wrong.index, wrong.key)
+        with pytest.raises(ConflictError):
+            log.append("new", events(1), claim=True, needs=[entry("a", value=1)])
+        assert numbers(log) == [1, 2]
+        assert sorted(log.streams()) == ["s", "t"]
+        assert len(rest(log)) == 2
+
+    def test_a_batch_that_needs_an_entry_of_a_stream_that_was_made_anew_is_refused(
+        self, log: EventLog, sibling: EventLog
+    ) -> None:
+        log.append("s", events(1, 2), put=[entry("a", value="first")])
+        sibling.delete("s")
+        sibling.append("s", events(3, 4), put=[entry("a", value="second")])
+        with pytest.raises(ConflictError):
+            log.append("s", events(5), expected=2, claim=True, needs=[entry("a", value="first")])
+        assert numbers(log) == [3, 4]
+        assert log.head("s").claim is None
 
     def test_an_entry_is_in_its_own_index_only(self, log: EventLog) -> None:
         log.append("s", events(1), put=[entry("a", index="i"), entry("a", index="j")])
@@ -118,6 +147,8 @@ class Indexes(Base):
             log.append("s", events(1), put=[entry(*key)])
         with pytest.raises(ValueError, match="more than 16 texts"):
             log.append("s", events(1), drop=[entry(*key)])
+        with pytest.raises(ValueError, match="more than 16 texts"):
+            log.append("s", events(1), needs=[entry(*key)])
         with pytest.raises(ValueError, match="more than 16 texts"):
             log.index("i", key)
         with pytest.raises(ValueError, match="more than 16 texts"):

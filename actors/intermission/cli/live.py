@@ -1,0 +1,68 @@
+"""`Live`: shows a run's events as they come, and says how the run has ended."""
+
+import json
+import time
+
+from intermission.cli.terminal import Screen
+from intermission.events import Event
+from intermission.runs import Run, RunResult
+from intermission.runs.receipt import CancelReceipt, ResidualWork
+
+__all__ = ["Live", "show_receipt"]
+
+
+class Live:
+    """Shows the events of one run.
+
+    Args:
+        screen: Where.
+    """
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._began = time.monotonic()
+        self._speaking = False
+
+    def show(self, event: Event) -> None:
+        """Show one event: the pieces of a text on one line, each call and each response on its own."""
+        if event.delta and not self._speaking:
+            self._screen.start(event.author, "green")
+            self._speaking = True
+        self._screen.piece(event.delta)
+        if event.partial:
+            return
+        self.end_line()
+        for call in event.function_calls:
+            args = ", ".join(f"{name}={json.dumps(value)}" for name, value in call.args.items())
+            self._screen.line("call", f"{call.name}({args})", "yellow")
+        for response in event.function_responses:
+            self._screen.line("tool", json.dumps(dict(response.response)), "yellow")
+
+    def end_line(self) -> None:
+        """End the line of a text of which no more will come."""
+        if self._speaking:
+            self._screen.end()
+            self._speaking = False
+
+    def end(self, result: RunResult) -> None:
+        """Say how the run has ended."""
+        self.end_line()
+        if result.error is not None:
+            self._screen.line("error", str(result.error), "red")
+        used = f", {result.usage.total_tokens} tokens" if result.usage.total_tokens else ""
+        took = time.monotonic() - self._began
+        self._screen.note(
+            f"run {result.invocation_id}: {result.status}, last record {result.last_seq}{used}, {took:.2f} s"
+        )
+
+
+def show_receipt(receipt: CancelReceipt, run: Run, screen: Screen) -> None:
+    """Say what is known of a cancel."""
+    kept = f"stored up to record {receipt.last_seq}" if receipt.durable else "its end is not stored yet"
+    screen.line("cancel", f"{receipt.outcome}: the run is {run.status or 'ending'}, {kept}", "cyan")
+    for work in receipt.still_running:
+        screen.line("", f"still running: {_named(work)}", "yellow")
+
+
+def _named(work: ResidualWork) -> str:
+    return f"{work.what} {work.name}" if work.call_id is None else f"{work.what} {work.name} ({work.call_id})"

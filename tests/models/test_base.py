@@ -1,0 +1,29 @@
+"""`Model`: models by name, and what a class must have to be one."""
+
+import pytest
+
+from intermission.errors import ModelError, ModelErrorKind
+from intermission.models import ChatCompletions, Model
+from intermission.testing import ScriptedModel
+
+
+def test_a_model_is_made_from_the_name_of_its_provider_and_its_own() -> None:
+    model = Model.from_name("openai/org/small")
+
+    assert isinstance(model, ChatCompletions)
+    assert model.name == "org/small"
+
+
+@pytest.mark.parametrize("name", ["", "small", "openai", "openai/", "/small", "other/small", "OpenAI/small"])
+def test_a_name_without_a_known_provider_is_an_error_that_lists_those_there_are(name: str) -> None:
+    with pytest.raises(ModelError, match="known are openai/…") as caught:
+        Model.from_name(name)
+
+    assert caught.value.kind is ModelErrorKind.CONFIGURATION
+    assert repr(name) in str(caught.value)
+
+
+def test_a_class_needs_no_from_name_to_be_a_model() -> None:
+    model: Model = ScriptedModel("yes")
+
+    assert not hasattr(model, "from_name")

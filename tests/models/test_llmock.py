@@ -1,0 +1,165 @@
+"""What a service that others wrote says of us, fault by fault. Real time: the waits are fractions of seconds.
+
+It sees no errors that a client raises, only what comes over the wire. So it takes a client for one that used
+half an answer if that does not ask again; ours never does once something was shown, and raises instead.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from asking import Asked
+from intermission.content import Content
+from intermission.errors import ModelError, ModelErrorKind
+from intermission.kernel.clock import SystemClock
+from intermission.kernel.scope import Cancelled, CancelScope
+from intermission.models import ChatCompletions, ModelRequest, ToolDeclaration
+from llmock_server import LlmockServer, llmock_server
+
+STREAMED = ModelRequest(contents=(Content.user("Tell me of the sea."),), streaming=True)
+WHOLE = ModelRequest(contents=(Content.user("Tell me of the sea."),))
+LONG = "so much to say about the sea, and so many words to say it with, wave after wave after wave"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LlmockServer]:
+    with llmock_server() as server:
+        yield server
+
+
+@pytest.fixture
+def clock() -> SystemClock:
+    """Take the place of the manual clock: the server's time is real."""
+    return SystemClock()
+
+
+@pytest.fixture(autouse=True)
+def llmock(server: LlmockServer) -> LlmockServer:
+    server.reset()
+    return server
+
+
+def model(server: LlmockServer, **options: float) -> ChatCompletions:
+    return ChatCompletions("gpt-4o-mini", base_url=server.base_url, api_key="sk-any", **options)  # type: ignore[arg-type]  # keywords of numbers
+
+
+def failure(model: ChatCompletions, request: ModelRequest) -> tuple[ModelError, str]:
+    """Return what was raised, and what was shown before."""
+    asked = Asked(model, request)
+    failed = asked.ended()
+    assert isinstance(failed, ModelError)
+    assert all(response.partial for response in asked.responses)
+    return failed, asked.text
+
+
+@pytest.mark.parametrize("request_", [STREAMED, WHOLE], ids=["streamed", "whole"])
+def test_an_answer_without_a_fault_is_complete_and_nothing_is_found(
+    llmock: LlmockServer, request_: ModelRequest
+) -> None:
+    llmock.script(type="reply", text=LONG)
+    responses = list(model(llmock).generate(request_))
+
+    assert responses[-1].content.text == LONG
+    assert responses[-1].finish_reason == "stop"
+    assert responses[-1].usage is not None
+    assert [record["completed"] for record in llmock.requests] == [True]
+    assert llmock.findings == []
+
+
+def test_a_call_of_a_tool_arrives_whole(llmock: LlmockServer) -> None:
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    tool = ToolDeclaration("weather", "The weather of a city.", parameters)
+    request = ModelRequest(contents=(Content.user("Weather?"),), tools=(tool,), streaming=True)
+    *partials, last = model(llmock).generate(request)
+
+    (call,) = last.content.function_calls
+    assert call.name == "weather"
+    assert isinstance(call.args["city"], str)
+    assert {known.id for partial in partials for known in partial.content.function_calls} == {call.id}
+    assert last.finish_reason == "tool_calls"
+    assert llmock.findings == []
+
+
+def test_a_rate_limit_is_waited_for_as_long_as_the_service_asks(llmock: LlmockServer) -> None:
+    llmock.script(type="fail", status=429, retry_after=0.5, times=2)
+    assert list(model(llmock).generate(STREAMED))[-1].content.text
+
+    assert [record["status"] for record in llmock.requests] == [429, 429, 200]
+    assert llmock.findings == []
+
+
+def test_an_outage_is_given_up_after_two_retries(llmock: LlmockServer) -> None:
+    llmock.script(type="fail", status=503, times=None)
+    failed, _ = failure(model(llmock), WHOLE)
+
+    assert (failed.kind, failed.status) == (ModelErrorKind.SERVICE, 503)
+    assert len(llmock.requests) == 3
+    assert not {"no_backoff", "retry_storm", "gave_up"} & {*llmock.findings}
+
+
+def test_a_refusal_is_not_tried_again(llmock: LlmockServer) -> None:
+    llmock.script(type="fail", status=400, times=None)
+    failed, _ = failure(model(llmock), WHOLE)
+
+    assert failed.kind is ModelErrorKind.VALIDATION
+    assert len(llmock.requests) == 1
+    assert llmock.findings == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "found"),
+    [
+        ("disconnect", ModelErrorKind.NETWORK, {"gave_up"}),
+        ("truncate", ModelErrorKind.SERVICE, {"truncated_stream_accepted"}),
+        ("malformed", ModelErrorKind.SERVICE, {"malformed_chunk_ignored"}),
+    ],
+)
+def test_a_stream_that_breaks_is_an_error_and_is_not_asked_for_again(
+    llmock: LlmockServer, kind: str, error: ModelErrorKind, found: set[str]
+) -> None:
+    llmock.script(type="reply", text=LONG)
+    llmock.script(type="stream_fault", kind=kind, after_chunks=4)
+    failed, shown = failure(model(llmock), STREAMED)
+
+    assert failed.kind is error
+    assert shown
+    assert LONG.startswith(shown)
+    assert len(llmock.requests) == 1
+    # The service cannot see that we raise; it thinks that we made do with what came.
+    assert {*llmock.findings} <= found
+
+
+def test_a_stream_that_stalls_is_a_timeout(llmock: LlmockServer) -> None:
+    llmock.script(type="reply", text=LONG)
+    llmock.script(type="stream_fault", kind="stall", after_chunks=4)
+    failed, shown = failure(model(llmock, gap_timeout=0.5), STREAMED)
+
+    assert (failed.kind, failed.limit) == (ModelErrorKind.TIMEOUT, "gap_timeout")
+    assert LONG.startswith(shown)
+    (record,) = llmock.requests
+    assert not record["completed"]
+    assert "no_read_timeout" not in llmock.findings
+
+
+def test_a_first_token_that_takes_its_time_is_waited_for_and_one_that_takes_too_long_is_not(
+    llmock: LlmockServer,
+) -> None:
+    llmock.script(type="slow_first_token", seconds=0.3)
+    assert list(model(llmock).generate(STREAMED))[-1].content.text
+    llmock.script(type="slow_first_token", seconds=20)
+    failed, _ = failure(model(llmock, first_token_timeout=0.3), STREAMED)
+
+    assert failed.limit == "first_token_timeout"
+
+
+def test_the_service_sees_that_a_cancelled_call_was_aborted(llmock: LlmockServer, scope: CancelScope) -> None:
+    llmock.script(type="reply", text=LONG)
+    llmock.script(type="stream_fault", kind="stall", after_chunks=4)
+    asked = Asked(model(llmock), STREAMED)
+    asked.first()
+    scope.cancel("enough")
+
+    assert isinstance(asked.ended(), Cancelled)
+    (record,) = llmock.requests
+    assert not record["completed"]
+    assert record["stall_waited"] is None or record["stall_waited"] < 20
