@@ -26,6 +26,7 @@ from intermission import (
     exit_loop,
 )
 from intermission.agents.effects import Steps
+from intermission.models import ModelRequest, ModelResponse
 from intermission.sessions.view import SessionView
 from intermission.testing import Gate, ScriptedModel, calls, text
 from intermission_storage import EventLog, MemoryEventLog
@@ -109,6 +110,19 @@ def test_what_a_model_says_about_nothing_is_no_event_and_ends_the_turn(
         assert runner.run(**KEY, message="hi?").answer(PATIENCE) == "ok"
     assert "answered agent agent with nothing" in caplog.text
     assert broken_rules_of(model.requests[-1]) == []
+
+
+def test_an_answer_that_was_held_back_is_an_event_that_says_so_though_it_holds_nothing() -> None:
+    class Careful:
+        name = "careful"
+
+        def generate(self, request: ModelRequest) -> Iterator[ModelResponse]:
+            assert request.contents
+            yield ModelResponse(content=Content.model(), finish_reason="content_filter")
+
+    with Runner(app_with(Careful()), log=MemoryEventLog()) as runner:
+        (event,) = runner.run(**KEY, message="hi")
+    assert (event.text, event.error_code, event.is_final) == ("", "content_filter", True)
 
 
 @pytest.mark.scenario("F5")

@@ -122,15 +122,15 @@ class LlmAgent(TransferringAgent):
         while True:
             request = yield from self._request(context, place, tools)
             generated = yield from call_model(self.model, request, self.name)
-            content = generated.response.content
-            if not any(_says_something(part) for part in content.parts):
+            content, error_code = generated.response.content, generated.response.error_code
+            if error_code is None and not any(_says_something(part) for part in content.parts):
                 logger.warning("model %s answered agent %s with nothing", self.model.name, self.name)
                 return
             answer = context.event(
                 self.name,
-                content=generated.response.content,
+                content=content,
                 usage=generated.response.usage or Usage(complete=False),
-                error_code=generated.response.error_code,
+                error_code=error_code,
                 shown=generated.shown,
             )
             if not answer.function_calls:
