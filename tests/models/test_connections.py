@@ -1,5 +1,6 @@
 """Which connections are kept between calls, and which never."""
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing
@@ -186,6 +187,19 @@ def test_a_kept_connection_that_the_service_has_closed_is_not_used(
     server.hang_up()
 
     assert ask(model) == "two"
+    assert server.connections == 2
+
+
+def test_a_forked_child_uses_no_connection_of_its_parent(
+    server: ModelServer, model: ChatCompletions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for answer in ("parent", "child", "child again"):
+        server.enqueue(answer)
+    assert ask(model) == "parent"
+    other = os.getpid() + 1
+    monkeypatch.setattr("intermission.models.connections.os.getpid", lambda: other)
+
+    assert [ask(model), ask(model)] == ["child", "child again"]
     assert server.connections == 2
 
 
