@@ -167,6 +167,7 @@ def answers(draw: st.DrawFn) -> tuple[str, list[dict[str, Any]], list[str]]:
     """Draw a text, some calls' arguments, and chunks that bring them in pieces and in any mixture."""
     text = draw(st.text(max_size=20))
     arguments = draw(st.lists(st.dictionaries(st.text(max_size=5), JSON, max_size=3), max_size=3))
+    sources: list[tuple[int | None, str]]
     sources = [(None, text), *((index, json.dumps(args)) for index, args in enumerate(arguments))]
     chunks = [
         chunk({"tool_calls": [part("", "look", index=index, id="same") for index in range(len(arguments))]})
