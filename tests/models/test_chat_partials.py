@@ -5,12 +5,21 @@ from typing import Any
 
 import pydantic_core
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from intermission.content import FunctionCall, Part
 from intermission.errors import ModelError
 from intermission.models.base import ModelResponse
 from intermission.models.chat_answer import ChatAnswer
 from intermission.models.failures import Failures
+
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | FLOATS | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
 
 
 def chunk(delta: dict[str, Any]) -> str:
@@ -151,3 +160,42 @@ def test_a_refusal_is_the_reason_for_the_end() -> None:
     said = json.dumps({"choices": [{"delta": {"refusal": "No."}, "finish_reason": "stop"}]})
 
     assert (answer(said).finish_reason, answer(said).error_code) == ("refusal", "refusal")
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[str, list[dict[str, Any]], list[str]]:
+    """Draw a text, some calls' arguments, and chunks that bring them in pieces and in any mixture."""
+    text = draw(st.text(max_size=20))
+    arguments = draw(st.lists(st.dictionaries(st.text(max_size=5), JSON, max_size=3), max_size=3))
+    sources: list[tuple[int | None, str]]
+    sources = [(None, text), *((index, json.dumps(args)) for index, args in enumerate(arguments))]
+    chunks = [
+        chunk({"tool_calls": [part("", "look", index=index, id="same") for index in range(len(arguments))]})
+    ]
+    while sources:
+        index, rest = sources.pop(draw(st.integers(0, len(sources) - 1)))
+        size = draw(st.integers(0, len(rest)))
+        piece, rest = rest[:size], rest[size:]
+        delta = {"content": piece} if index is None else {"tool_calls": [part(piece, index=index)]}
+        chunks.append(chunk(delta))
+        if rest:
+            sources.append((index, rest))
+    return text, arguments, chunks
+
+
+@pytest.mark.scenario("G4")
+@given(answers())
+def test_however_an_answer_is_cut_its_partials_make_up_its_text_and_its_calls_keep_their_ids(
+    drawn: tuple[str, list[dict[str, Any]], list[str]],
+) -> None:
+    text, arguments, chunks = drawn
+    assembled = ChatAnswer(Failures(), "delta")
+    parts = [part for source in chunks for part in assembled.add(source).parts]
+    whole = assembled.response().content
+
+    assert "".join(part.text or "" for part in parts) == whole.text == text
+    assert [dict(call.args) for call in whole.function_calls] == arguments
+    shown = {part.function_call.id for part in parts if part.function_call is not None}
+    assert shown == {call.id for call in whole.function_calls}
+    last = {part.function_call.id: part.function_call for part in parts if part.function_call is not None}
+    assert all(last[call.id].args == call.args for call in whole.function_calls)

@@ -1,11 +1,14 @@
 """Which connections are kept between calls, and which never."""
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from urllib3 import BaseHTTPResponse
+from urllib3.connection import HTTPConnection
 
 from asking import Asked
 from certificates import ca_bundle, server_context
@@ -13,6 +16,7 @@ from intermission.content import Content
 from intermission.errors import ModelError, ModelErrorKind
 from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.models import ChatCompletions, ModelRequest
+from intermission.models.connections import drain
 from intermission.testing import Cut, Gate, ModelServer, Pings, assert_nothing_left, error, stream, text, wire
 
 STREAMED = ModelRequest(contents=(Content.user("hello"),), streaming=True)
@@ -37,7 +41,7 @@ def model(server: ModelServer, bundle: Path) -> Iterator[ChatCompletions]:
         yield model
 
 
-def idle(model: ChatCompletions) -> list[object]:
+def idle(model: ChatCompletions) -> list[HTTPConnection]:
     """Return the idle connections that a model keeps."""
     adapter = model._http._adapter  # pyright: ignore[reportPrivateUsage]  # nobody else needs to know
     (pool,) = (adapter.poolmanager.pools[key] for key in adapter.poolmanager.pools.keys())  # noqa: SIM118  # it refuses to be iterated itself
@@ -113,6 +117,36 @@ def test_a_connection_that_was_aborted_serves_nobody_else(
     assert server.connections == 2
 
 
+def test_a_cancel_reaches_a_connection_that_was_kept(
+    server: ModelServer, model: ChatCompletions, scope: CancelScope
+) -> None:
+    server.enqueue("one")
+    server.enqueue(stream("two", Gate()))
+    assert ask(model) == "one"
+    asked = Asked(model, STREAMED)
+    asked.first()
+    scope.cancel("enough")
+    server.wait_aborted()
+
+    assert isinstance(asked.ended(), Cancelled)
+    assert server.connections == 1
+
+
+def test_a_connection_that_is_aborted_at_the_end_of_its_answer_is_not_kept(
+    server: ModelServer, model: ChatCompletions, scope: CancelScope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cancel_and_drain(answer: BaseHTTPResponse) -> None:
+        scope.cancel("enough")
+        drain(answer)
+
+    monkeypatch.setattr("intermission.models.http.drain", cancel_and_drain)
+    server.enqueue("one")
+
+    with pytest.raises(Cancelled):
+        ask(model)
+    assert [connection for connection in idle(model) if not connection.is_closed] == []
+
+
 def test_a_cancel_after_the_end_of_a_call_does_not_reach_its_connection(
     server: ModelServer, model: ChatCompletions
 ) -> None:
@@ -153,6 +187,19 @@ def test_a_kept_connection_that_the_service_has_closed_is_not_used(
     server.hang_up()
 
     assert ask(model) == "two"
+    assert server.connections == 2
+
+
+def test_a_forked_child_uses_no_connection_of_its_parent(
+    server: ModelServer, model: ChatCompletions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for answer in ("parent", "child", "child again"):
+        server.enqueue(answer)
+    assert ask(model) == "parent"
+    other = os.getpid() + 1
+    monkeypatch.setattr("intermission.models.connections.os.getpid", lambda: other)
+
+    assert [ask(model), ask(model)] == ["child", "child again"]
     assert server.connections == 2
 
 

@@ -1,8 +1,12 @@
 """Language models: the protocol, and the providers that speak it.
 
 base.py              what an agent asks of a model: `Model`, `ModelRequest`, `ModelResponse`
-chat_completions.py  `ChatCompletions`, on chat_request.py (there) and chat_answer.py (back)
-http.py              the one user of `requests`
+chat_completions.py  `ChatCompletions`, on chat_request.py (there), chat_answer.py and chat_calls.py (back)
+http.py              posts JSON over `requests`
+connections.py       the connections of `requests`, each in reach of the call that it serves
+abort.py             ends a call from another thread: a cancel, or a time limit
+limits.py            the time limits
+retries.py           whether a call is tried again, and when
 sse.py               streams of server-sent events
 whole_text.py        text whose characters are split between pieces
 plain_values.py      values that a log can store, and values that JSON can carry

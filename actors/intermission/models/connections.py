@@ -188,14 +188,23 @@ def _put(pool: HTTPConnectionPool, put: Any, connection: HTTPConnection | None) 
 class AbortableAdapter(HTTPAdapter):
     """Sends requests over connections that the handle of `abortable_by` reaches. Threads may share it.
 
-    Idle connections over TLS are kept until `close`; after it the adapter can be used again. A SOCKS proxy
-    is refused: its connections are none of ours.
+    Idle connections over TLS are kept until `close`; after it the adapter can be used again. A forked child
+    begins with none. A SOCKS proxy is refused: its connections are none of ours.
     """
 
     def __init__(self) -> None:
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._contexts: dict[str, ssl.SSLContext] = {}
         super().__init__(pool_maxsize=_IDLE)
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+        """Send a request; see `HTTPAdapter`."""
+        if self._process != os.getpid():
+            # The parent's connections are the parent's, and so was whatever thread held the lock. Two
+            # processes that speak over one would spoil it for both.
+            AbortableAdapter.__init__(self)
+        return super().send(request, *args, **kwargs)
 
     def init_poolmanager(
         self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any

@@ -4,7 +4,7 @@ replies.py        text, calls, error, stream, silent, wire: what a scripted mode
 scripted_model.py ScriptedModel: a model without a network
 model_server.py   ModelServer: the same over real HTTP, on the loopback
 chat_history.py   what the real service would refuse in a conversation
-unaccepted.py     unaccepted: a service that nobody can connect to
+full_port.py      unaccepted: a service that nobody can connect to
 sync.py           Gate, Sequencer: hold or order threads, without sleeping
 manual_clock.py   ManualClock: time that the test moves
 faulty_log.py     FaultyLog: an event log that is slow, fails or stops
@@ -13,13 +13,13 @@ leaks.py          assert_nothing_left: no thread, socket, child or file stays be
 """
 
 from intermission.testing.faulty_log import FaultyLog
+from intermission.testing.full_port import unaccepted
 from intermission.testing.leaks import assert_nothing_left
 from intermission.testing.manual_clock import ManualClock
 from intermission.testing.model_server import ModelServer
 from intermission.testing.replies import Cut, Pings, Silence, calls, error, silent, stream, text, wire
 from intermission.testing.scripted_model import ScriptedModel
 from intermission.testing.sync import Gate, Sequencer
-from intermission.testing.unaccepted import unaccepted
 
 __all__ = [
     "Cut",

@@ -92,6 +92,11 @@ class ModelServer:
         return self._errors
 
     @property
+    def held(self) -> int:
+        """How many clients have met a `silent(…)` reply so far."""
+        return self._state.held
+
+    @property
     def connections(self) -> int:
         """How many connections it has accepted so far."""
         return self._server.accepted

@@ -52,6 +52,12 @@ class ServerState:
         with self._condition:
             return sorted(self._aborted.values())
 
+    @property
+    def held(self) -> int:
+        """How many clients have been left without an answer so far."""
+        with self._condition:
+            return self._held
+
     def add_headers(self, headers: dict[str, str]) -> None:
         """Keep the headers of a request."""
         with self._condition:
