@@ -384,3 +384,8 @@ def test_a_system_exit_of_a_tool_fails_the_run_and_its_call_is_answered() -> Non
 
     unknown = {"status": "error", "message": "The tool failed.", "outcome": "unknown"}
     assert answers(run.result()) == [{"result": "seen"}, unknown, NOT_RUN]
+
+
+def test_a_way_to_treat_the_other_calls_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="'leave_them' is not a valid OnToolFailure"):
+        RunConfig(on_tool_failure="leave_them")

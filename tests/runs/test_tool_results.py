@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from apps import KEY, app_of, app_with, records
-from intermission import LlmAgent, Runner
+from intermission import LlmAgent, Runner, ToolContext
 from intermission.models.base import ToolDeclaration
 from intermission.testing import ScriptedModel, calls
 from intermission.tools import ToolResultError
@@ -83,6 +83,43 @@ def test_each_odd_result_is_answered_with_an_error_and_the_session_lives(
     assert [one["outcome"] for one in stored] == ["finished"] * len(ODD)
     assert len(caplog.records) == len(ODD)
     assert [file.closed for file in made if isinstance(file, io.IOBase)] == [True, True]
+
+
+@pytest.mark.scenario("E12")
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("assign", "what is at state.it has no JSON form"),
+        ("append", "what is at state.it has no JSON form"),
+        ("large", "state are lost: it takes 50000021 bytes, and the most is 16777216"),
+    ],
+)
+def test_what_a_tool_puts_into_the_state_and_no_log_takes_is_answered_with_an_error_and_dropped(
+    log: EventLog, how: str, said: str
+) -> None:
+    def put(tool_context: ToolContext) -> None:
+        state = tool_context.state
+        state["other"] = 1
+        state["temp:it"] = object()  # this is never stored
+        if how == "append":
+            state.append("it", object())
+        else:
+            state["it"] = object() if how == "assign" else "x" * 50_000_000
+
+    def keep(tool_context: ToolContext) -> None:
+        tool_context.state["kept"] = 1
+        tool_context.state["temp:it"] = object()
+
+    model = ScriptedModel(calls(("put", {}), ("keep", {})), "done")
+    with Runner(app_with(model, put, keep), log=log) as runner:
+        assert runner.run(**KEY, message="hi").answer(PATIENCE) == "done"
+        session = runner.sessions.get(**KEY)
+
+    first, second = responses(model)
+    assert (first["status"], second) == ("error", {})
+    assert said in first["message"]
+    assert session is not None
+    assert session.state == {"kept": 1}
 
 
 @pytest.mark.scenario("E12")

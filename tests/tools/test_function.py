@@ -101,6 +101,13 @@ def test_a_dataclass_can_be_an_argument() -> None:
     assert FunctionTool(send).call(args, CONTEXT) == {"result": "box of 2026"}
 
 
+def test_a_field_in_the_place_of_a_default_is_refused_when_the_tool_is_built() -> None:
+    def count(number: int = Field(ge=1)) -> None: ...
+
+    with pytest.raises(TypeError, match=r"Field\(…\) of 'number' stands where its default would"):
+        FunctionTool(count)
+
+
 def test_a_parameter_that_a_model_cannot_give_is_refused_when_the_tool_is_built() -> None:
     def spread(*args: int) -> None: ...
 
@@ -153,6 +160,11 @@ def test_an_async_generator_is_refused_when_the_tool_is_built() -> None:
 
     with pytest.raises(TypeError, match="'several' is an async generator"):
         FunctionTool(several)
+
+
+def test_a_function_without_a_name_must_be_given_one() -> None:
+    with pytest.raises(TypeError, match="needs name="):
+        FunctionTool(lambda: 1)
 
 
 def test_a_callable_without_a_name_must_be_given_one() -> None:

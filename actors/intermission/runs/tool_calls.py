@@ -18,7 +18,7 @@ from intermission.runs.async_calls import Later, raised_or
 from intermission.runs.environment import Environment
 from intermission.runs.tool_hooks import ToolHooks, tool_steps
 from intermission.runs.tool_steps import End, Rest, perform
-from intermission.state import State
+from intermission.state import TEMP, State, StateChange
 from intermission.tools.base import Tool, ToolArgumentError, ToolContext, ToolResultError, UnknownToolError
 from intermission.tools.results import storable
 
@@ -26,7 +26,7 @@ __all__ = ["Answered", "call_tool", "failed"]
 
 logger = logging.getLogger(__name__)
 
-Answered: TypeAlias = tuple[FunctionResponse, State, Actions]
+Answered: TypeAlias = tuple[FunctionResponse, StateChange, Actions]
 """A call's response, what it has changed and what it asks for: these go with the outcome, so that what an
 abandoned call does to them is dropped, too."""
 
@@ -89,8 +89,15 @@ class _ToolCall:
         return self._answered(response or {})
 
     def _answered(self, response: Mapping[str, Any]) -> Answered:
-        context = self.context
-        return FunctionResponse(self.call.id, self.call.name, response), context.state, context.actions
+        change = self.context.state.take()
+        if change.delta or change.operations:
+            try:
+                _check(change)
+            except ToolResultError as error:
+                logger.error("tool %s failed", self.call.name, exc_info=error, extra=self.environment.extra)
+                response = failed(f"The tool did its work, but its changes of the state are lost: {error}")
+                change = StateChange({}, ())
+        return FunctionResponse(self.call.id, self.call.name, response), change, self.context.actions
 
     def _told(self, error: BaseException, awaited: bool) -> Mapping[str, Any]:
         """Return what the model is told of an error.
@@ -137,6 +144,14 @@ def _resolved(call: FunctionCall, tools: Mapping[str, Tool]) -> tuple[Tool, dict
         error = ToolArgumentError(f"they are of type {type(args).__name__}; give an object")
         tool = _Refused(tool.declaration, error)
     return tool, cast("dict[str, Any]", args) if isinstance(args, dict) else {}
+
+
+def _check(change: StateChange) -> None:
+    """Refuse what a log would; what is `temp:` never gets there."""
+    storable({key: value for key, value in change.delta.items() if not key.startswith(TEMP)}, "state")
+    for one in change.operations:
+        if not one.key.startswith(TEMP):
+            storable({one.key: one.value}, "state")
 
 
 def _context(environment: Environment, call: FunctionCall, scope: CancelScope, state: State) -> ToolContext:

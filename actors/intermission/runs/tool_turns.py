@@ -17,7 +17,7 @@ from intermission.runs.line import Line
 from intermission.runs.together import Together
 from intermission.runs.tool_calls import Answered, call_tool, failed
 from intermission.runs.tool_hooks import ToolHooks, tool_hooks
-from intermission.state import State
+from intermission.state import State, StateChange
 from intermission.tools.base import is_async, time_limit
 
 __all__ = ["NOT_RUN", "tool_turn"]
@@ -46,7 +46,9 @@ class _Turn:
     effect: CallTools
     hooks: ToolHooks | None
     responses: dict[int, FunctionResponse] = field(default_factory=dict[int, FunctionResponse])
-    changes: dict[int, tuple[State, Actions]] = field(default_factory=dict[int, tuple[State, Actions]])
+    changes: dict[int, tuple[StateChange, Actions]] = field(
+        default_factory=dict[int, tuple[StateChange, Actions]]
+    )
     error: Exception | None = None
 
     def blocking(self, index: int, detach: Callable[[Outcome], None] | None = None) -> Blocking:
@@ -67,8 +69,8 @@ class _Turn:
         call = self.effect.calls[index]
         error = outcome.error
         if error is None:
-            response, state, actions = outcome.value
-            self.responses[index], self.changes[index] = response, (state, actions)
+            response, change, actions = outcome.value
+            self.responses[index], self.changes[index] = response, (change, actions)
             return "finished"
         if isinstance(error, CallGivenUpError):
             said = error.outcome
@@ -102,8 +104,8 @@ class _Turn:
     def answers(self) -> tuple[FunctionResponse, ...]:
         """Take over what the tools changed and ask for; return the responses. All in the calls' order."""
         for index in sorted(self.changes):
-            state, actions = self.changes[index]
-            self.context.state.merge(state.take())
+            change, actions = self.changes[index]
+            self.context.state.merge(change)
             self.context.actions.merge(actions)
         return tuple(self.responses[index] for index in range(len(self.effect.calls)))
 

@@ -18,6 +18,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, from_json
 from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12
 
@@ -55,7 +56,7 @@ class Arguments:
         for parameter in parameters:
             annotation = hints.get(parameter.name, Any)
             if parameter.default is not parameter.empty:
-                annotation = _with_default(annotation, parameter.default)
+                annotation = _with_default(tool, parameter, annotation)
             elif _takes_none(annotation):
                 annotation = NotRequired[annotation]
                 self._nones.append(parameter.name)
@@ -115,9 +116,14 @@ class Arguments:
         return None if repaired == args else repaired
 
 
-def _with_default(annotation: Any, default: object) -> Any:
+def _with_default(tool: str, parameter: inspect.Parameter, annotation: Any) -> Any:
+    if isinstance(parameter.default, FieldInfo):
+        raise TypeError(
+            f"tool {tool!r}: Field(…) of {parameter.name!r} stands where its default would; "
+            "write Annotated[type, Field(…)], and the default behind it"
+        )
     try:
-        shown = {"default": plain(default)}
+        shown = {"default": plain(parameter.default)}
     except ToolResultError:
         shown = {}  # the function fills it in all the same; the model need not know the value
     return NotRequired[Annotated[annotation, Field(json_schema_extra=cast(Any, shown))]]

@@ -57,7 +57,7 @@ class FunctionTool:
 
         self.func = func
         self.name = name or str(getattr(func, "__name__", ""))
-        if not self.name:
+        if self.name in {"", "<lambda>"}:
             raise TypeError(f"a tool made of {func!r} needs name=: it has none of its own")
         if timeout is not None and not timeout > 0:
             raise ValueError(f"timeout of tool {self.name!r} is {timeout}: give seconds above 0, or None")

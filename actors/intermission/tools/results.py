@@ -12,7 +12,7 @@ from intermission_storage.codec import encode_value
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "plain", "storable"]
 
 MAX_BYTES: Final = 16 * 2**20
-"""How large a response may be, as it is stored."""
+"""How large a response may be, as it is stored, and what a call changes of the state."""
 
 MAX_DEPTH: Final = 200
 """How deep lists and dicts may be nested in a result; one that holds itself is deeper."""
@@ -37,8 +37,8 @@ def plain(value: Any) -> Any:
         raise ToolResultError(f"it has no JSON form ({type(error).__name__})") from error
 
 
-def storable(response: Any) -> dict[str, Any]:
-    """Return a response if a log takes it.
+def storable(response: Any, name: str = "response") -> dict[str, Any]:
+    """Return a response, or something else of that name, if a log takes it.
 
     Raises:
         ToolResultError: It is no dict of plain values, or too large.
@@ -47,7 +47,7 @@ def storable(response: Any) -> dict[str, Any]:
         size = len(encode_value(response))
     except EncodingError as error:
         _close(response, 0)
-        where = error.path.replace("data", "response", 1)
+        where = error.path.replace("data", name, 1)
         raise ToolResultError(f"what is at {where} has no JSON form") from error
     if size > MAX_BYTES:
         raise ToolResultError(f"it takes {size} bytes, and the most is {MAX_BYTES}; return less of it")
