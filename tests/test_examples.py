@@ -6,6 +6,9 @@ import pytest
 import tree
 
 EXPECTED = {
+    "billing_plugin.py": (
+        "ada: 12 tokens, completed\nben: 0 tokens or more, failed\neve: 0 tokens or more, cancelled\n"
+    ),
     "budget_supervisor.py": "stopped: the budget is spent\n",
     "rate_limiter.py": "All sunny.\nthree calls took at least a tenth of a second: True\n",
     "quickstart.py": "It is in Utrecht.\ncompleted\n",

@@ -260,3 +260,29 @@ def test_a_models_generator_is_closed_when_a_hook_raises_in_its_midst() -> None:
     with Runner(app_of(agent), log=MemoryEventLog(), config=STREAMING) as runner:
         assert runner.run(**KEY, message="hi").result().status is RunStatus.FAILED
     assert closed == ["closed"]
+
+
+@pytest.mark.scenario("B5")
+def test_an_output_check_that_trips_after_a_tool_takes_nothing_of_the_tool_back() -> None:
+    effects: list[str] = []
+
+    def order(item: str) -> str:
+        """Order something."""
+        effects.append(item)
+        return "ordered"
+
+    def check(_: CallbackContext, one: ModelResponse) -> None:
+        if "secret" in one.content.text:
+            raise ValueError("the answer was not let out")
+
+    model = ScriptedModel(calls(("order", {"item": "tea"})), "a secret", "It was ordered.")
+    agent = LlmAgent("agent", model, tools=[order], after_model_callback=check)
+    with Runner(app_of(agent), log=MemoryEventLog()) as runner:
+        result = runner.run(**KEY, message="Order tea.").result()
+        assert (result.status, str(result.error)) == (RunStatus.FAILED, "the answer was not let out")
+        call, answer = result.events[1:]
+        assert [one.id for one in call.function_calls] == [one.id for one in answer.function_responses]
+        assert runner.run(**KEY, message="Well?").answer() == "It was ordered."
+    assert effects == ["tea"]
+    assert [one.text for one in model.requests[-1].contents if one.text] == ["Order tea.", "Well?"]
+    assert model.requests[-1].contents[2].function_responses[0].response == {"result": "ordered"}
