@@ -168,6 +168,21 @@ def test_nobody_waits_for_the_hook_and_the_next_run_begins_meanwhile() -> None:
         gate.open()
 
 
+def test_the_hook_may_run_the_same_session_again_and_wait_for_that() -> None:
+    answers, done = [""], threading.Event()
+
+    def again(run: Run | RunRecord, result: RunResult) -> None:
+        if len(answers) == 1:
+            answers.append("again")
+            answers.append(runner.run(**KEY, message="again").answer(30))
+            done.set()
+
+    with Runner(app_plugged(llm(), plugin(on_run_end=again)), log=MemoryEventLog()) as runner:
+        assert runner.run(**KEY, message="hi").answer() == "ok"
+        assert done.wait(30)
+    assert answers == ["", "again", "ok"]
+
+
 @BOTH_KINDS
 def test_a_hook_that_raises_is_logged_counts_as_told_and_keeps_no_other_from_being_told(
     kind: str, caplog: pytest.LogCaptureFixture
