@@ -1,5 +1,6 @@
 """Hooks around a model call."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,7 @@ from intermission import (
 )
 from intermission.content import FunctionCall
 from intermission.models import ModelRequest, ModelResponse
-from intermission.testing import ScriptedModel, calls, error, text
+from intermission.testing import FaultyLog, ScriptedModel, calls, error, text
 from intermission_storage import MemoryEventLog
 
 STREAMING = RunConfig(streaming=True)
@@ -226,18 +227,23 @@ def test_what_is_no_response_is_an_error_that_names_the_hook(kind: str, hook: st
 
 
 def test_with_hooks_no_model_is_asked_before_what_it_is_asked_about_is_stored() -> None:
-    log = MemoryEventLog()
-    stored: list[int] = []
+    log, again = FaultyLog(), threading.Event()
+    asked: list[int | None] = []
 
     def before(context: CallbackContext, _: ModelRequest) -> None:
-        stored.append(log.head(log.streams()[0]).position)
-        assert context.events[-1].seq is not None
+        asked.append(context.events[-1].seq)
+        if len(asked) == 2:
+            again.set()
 
     model = ScriptedModel(calls(("look", {"where": "here"})), "done")
     agent = LlmAgent("agent", model, tools=[look], before_model_callback=before)
     with Runner(app_of(agent), log=log, config=RunConfig(overlap_model_calls=True)) as runner:
-        assert runner.run(**KEY, message="hi").answer() == "done"
-    assert stored == [3, 7]
+        gate, run = log.hold(3), runner.run(**KEY, message="hi").start()
+        gate.arrived()
+        assert not again.wait(0.1)
+        gate.open()
+        assert run.answer(30) == "done"
+    assert asked == [3, 7]
 
 
 def test_a_models_generator_is_closed_when_a_hook_raises_in_its_midst() -> None:
