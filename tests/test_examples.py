@@ -10,6 +10,9 @@ import tree
 EXPECTED = {
     "async_tool.py": "The sky is blue everywhere.\n{'cities': ['Rome', 'Oslo', 'Lima']}\n",
     "chat.py": "> I am listening.\n> I am listening.\n> ",
+    "billing_plugin.py": (
+        "ada: 12 tokens, completed\nben: 0 tokens or more, failed\neve: 0 tokens or more, cancelled\n"
+    ),
     "budget_supervisor.py": "stopped: the budget is spent\n",
     "rate_limiter.py": "All sunny.\nthree calls took at least a tenth of a second: True\n",
     "quickstart.py": "It is in Utrecht.\ncompleted\n",

@@ -207,6 +207,24 @@ def test_what_the_hook_makes_of_partials_and_of_the_final_is_shown_once() -> Non
     assert found == [["It is ", "in Utrecht.", "Delft."], ["IT IS ", "IN UTRECHT.", "t is in Utrecht."]]
 
 
+class Repeating(BaseAgent):
+    """Shows a partial, and then the whole without saying that some of it was shown."""
+
+    def run(self, context: AgentContext) -> Steps:
+        yield context.event(self.name, content=Content.model("one "), partial=True)
+        yield context.event(self.name, content=Content.model("one two"))
+
+
+@pytest.mark.parametrize("hook", [doing(lambda: None), louder])
+def test_an_agent_that_does_not_say_what_it_has_shown_shows_the_same_with_a_plugin_as_without(
+    hook: Any,
+) -> None:
+    app = app_plugged(Repeating("agent"), plugin(on_event_callback=hook))
+    with Runner(app, log=MemoryEventLog()) as runner:
+        deltas = [event.delta.lower() for event in runner.run(**KEY, message="hi")]
+    assert deltas == ["one ", "one two"]
+
+
 def test_a_slow_consumer_is_shown_what_the_plugin_has_made_though_it_reads_from_the_log() -> None:
     count = LIMIT + 50
     app = app_plugged(Counting("n", count), plugin(on_event_callback=louder))

@@ -1,5 +1,6 @@
 """Hooks around a model call."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,7 @@ from intermission import (
 )
 from intermission.content import FunctionCall
 from intermission.models import ModelRequest, ModelResponse
-from intermission.testing import ScriptedModel, calls, error, text
+from intermission.testing import FaultyLog, ScriptedModel, calls, error, text
 from intermission_storage import MemoryEventLog
 
 STREAMING = RunConfig(streaming=True)
@@ -226,18 +227,23 @@ def test_what_is_no_response_is_an_error_that_names_the_hook(kind: str, hook: st
 
 
 def test_with_hooks_no_model_is_asked_before_what_it_is_asked_about_is_stored() -> None:
-    log = MemoryEventLog()
-    stored: list[int] = []
+    log, again = FaultyLog(), threading.Event()
+    asked: list[int | None] = []
 
     def before(context: CallbackContext, _: ModelRequest) -> None:
-        stored.append(log.head(log.streams()[0]).position)
-        assert context.events[-1].seq is not None
+        asked.append(context.events[-1].seq)
+        if len(asked) == 2:
+            again.set()
 
     model = ScriptedModel(calls(("look", {"where": "here"})), "done")
     agent = LlmAgent("agent", model, tools=[look], before_model_callback=before)
     with Runner(app_of(agent), log=log, config=RunConfig(overlap_model_calls=True)) as runner:
-        assert runner.run(**KEY, message="hi").answer() == "done"
-    assert stored == [3, 7]
+        gate, run = log.hold(3), runner.run(**KEY, message="hi").start()
+        gate.arrived()
+        assert not again.wait(0.1)
+        gate.open()
+        assert run.answer(30) == "done"
+    assert asked == [3, 7]
 
 
 def test_a_models_generator_is_closed_when_a_hook_raises_in_its_midst() -> None:
@@ -260,3 +266,29 @@ def test_a_models_generator_is_closed_when_a_hook_raises_in_its_midst() -> None:
     with Runner(app_of(agent), log=MemoryEventLog(), config=STREAMING) as runner:
         assert runner.run(**KEY, message="hi").result().status is RunStatus.FAILED
     assert closed == ["closed"]
+
+
+@pytest.mark.scenario("B5")
+def test_an_output_check_that_trips_after_a_tool_takes_nothing_of_the_tool_back() -> None:
+    effects: list[str] = []
+
+    def order(item: str) -> str:
+        """Order something."""
+        effects.append(item)
+        return "ordered"
+
+    def check(_: CallbackContext, one: ModelResponse) -> None:
+        if "secret" in one.content.text:
+            raise ValueError("the answer was not let out")
+
+    model = ScriptedModel(calls(("order", {"item": "tea"})), "a secret", "It was ordered.")
+    agent = LlmAgent("agent", model, tools=[order], after_model_callback=check)
+    with Runner(app_of(agent), log=MemoryEventLog()) as runner:
+        result = runner.run(**KEY, message="Order tea.").result()
+        assert (result.status, str(result.error)) == (RunStatus.FAILED, "the answer was not let out")
+        call, answer = result.events[1:]
+        assert [one.id for one in call.function_calls] == [one.id for one in answer.function_responses]
+        assert runner.run(**KEY, message="Well?").answer() == "It was ordered."
+    assert effects == ["tea"]
+    assert [one.text for one in model.requests[-1].contents if one.text] == ["Order tea.", "Well?"]
+    assert model.requests[-1].contents[2].function_responses[0].response == {"result": "ordered"}

@@ -28,6 +28,7 @@ from intermission.keys import SessionKey
 from intermission.sessions.records import UNDELIVERED, open_run, run_started
 from intermission.testing import FaultyLog, Gate, ScriptedModel
 from intermission_storage import LmdbEventLog, LogFullError, MemoryEventLog
+from pools import until
 
 
 class Ends:
@@ -166,6 +167,21 @@ def test_nobody_waits_for_the_hook_and_the_next_run_begins_meanwhile() -> None:
             assert run.wait_terminated(30)
         gate.arrived(3)
         gate.open()
+
+
+def test_the_hook_may_run_the_same_session_again_and_wait_for_that() -> None:
+    answers, done = [""], threading.Event()
+
+    def again(run: Run | RunRecord, result: RunResult) -> None:
+        if len(answers) == 1:
+            answers.append("again")
+            answers.append(runner.run(**KEY, message="again").answer(30))
+            done.set()
+
+    with Runner(app_plugged(llm(), plugin(on_run_end=again)), log=MemoryEventLog()) as runner:
+        assert runner.run(**KEY, message="hi").answer() == "ok"
+        assert done.wait(30)
+    assert answers == ["", "again", "ok"]
 
 
 @BOTH_KINDS
@@ -326,15 +342,24 @@ def test_a_session_that_was_deleted_meanwhile_is_not_written_back() -> None:
     assert log.index(UNDELIVERED) == []
 
 
-def test_runs_that_follow_each_other_at_once_do_not_read_their_session_again() -> None:
-    log, ends = _Reads(), Ends()
+def test_a_run_that_begins_while_the_end_before_it_is_marked_as_told_does_not_read_again() -> None:
+    inner, ends = _Reads(), Ends()
+    log = FaultyLog(inner)
     with Runner(app_plugged(llm(), plugin(on_run_end=ends.on_run_end)), log=log) as runner:
-        for number in range(50):
-            runner.run(**KEY, message="hi").result()
-            if number == 0:
-                log.reads.clear()
-        ends.wait(50)
-    assert [stream for stream in log.reads if stream == log.streams()[0]] == []
+        runner.run(**KEY, message="first").result()
+        until(lambda: kinds(inner).count("run_end_delivered") == 1)
+        inner.reads.clear()
+        gate = log.hold("run_end_delivered")
+        runner.run(**KEY, message="second").result()
+        gate.arrived()
+        before, third = log.batches, runner.run(**KEY, message="third")
+        third.begin()
+        until(lambda: log.batches > before)
+        gate.open()
+        assert third.answer(30) == "ok"
+        ends.wait(3)
+        assert inner.reads == []
+    assert kinds(inner).count("run_end_delivered") == 3
 
 
 class _Reads(MemoryEventLog):

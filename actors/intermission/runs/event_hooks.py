@@ -48,7 +48,8 @@ class EventGate:
         self._lock = threading.RLock()  # a signal handler may end the run inside of it
         self._items: deque[_Item] = deque()
         self._steps: Generator[Blocking, Any, None] | None = None  # while an event is looked at
-        self._shown: dict[Author, str] = {}  # the text of the partials of messages that are not whole yet
+        # Of messages that are not whole yet, the text of their partials: as it came, and as it was shown.
+        self._partials: dict[Author, tuple[str, str]] = {}
         self._run.through = self.put
 
     def put(self, event: Event, own: Own | None = None, stored: Promise[Event | None] | None = None) -> None:
@@ -77,16 +78,18 @@ class EventGate:
     def _show(self, item: _Item, answer: Event | None) -> None:
         event, seq = item.event, item.event.seq
         author = (event.author, event.branch)
-        shown = answer or event
+        came, seen = self._partials.pop(author, ("", ""))
         if seq is None:
-            self._shown[author] = self._shown.get(author, "") + shown.text
-        before = "" if seq is None else self._shown.pop(author, "")
-        if answer is None and event.text[: event.shown] == before:
+            self._partials[author] = (came + event.text, seen + (answer or event).text)
+        own = event if item.own is None else item.own(event.shown)
+        if answer is None and (seq is None or came == seen):
+            told = own
             self._run.show_now(event, item.own)
-            told = event if item.own is None else item.own(event.shown)
         else:
-            own = event if item.own is None else item.own(event.shown)
-            told = replace(answer or own, seq=seq, partial=event.partial, shown=shown_of(before, shown.text))
+            # Who does not say what partials have shown shows the whole again, as without plugins.
+            told = answer or own
+            shown = shown_of(seen, told.text) if event.shown else 0
+            told = replace(told, seq=seq, partial=event.partial, shown=shown)
             self._run.show_now(told, None, True)
         if seq is not None:
             self._told(told)

@@ -34,6 +34,8 @@ class PluginClosing:
         Args:
             timeout: Seconds to wait for them; one that takes longer is a `TimeoutError`, and goes on.
         """
+        if self._services.workers.is_foreign:
+            return []  # a fork of the process has none of the threads; the plugins are the parent's
         under_way: list[tuple[str, Future[Any]]] = []
         while self._left:
             name, close = self._left.pop(0)
