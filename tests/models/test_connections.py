@@ -80,6 +80,13 @@ def test_closing_a_model_leaves_no_connection_and_it_can_be_used_again(
     assert server.connections == 2
 
 
+def test_a_model_that_is_dropped_leaves_no_connection(bundle: Path) -> None:
+    with ModelServer("one", tls=server_context()) as server, assert_nothing_left():
+        model = ChatCompletions("small", base_url=server.url, ca_bundle=bundle)
+        assert ask(model) == "one"
+        del model
+
+
 @pytest.mark.parametrize(
     "reply",
     [
