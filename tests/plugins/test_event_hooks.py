@@ -247,3 +247,17 @@ def test_a_run_whose_model_is_asked_while_its_inputs_are_stored_shows_its_events
         (True, "B"),
         (False, "AB"),
     ]
+
+
+def test_what_a_hook_on_events_changes_in_the_state_is_carried_by_no_event() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def change(*, invocation_context: AgentContext, event: Event) -> None:
+        seen.append(dict(invocation_context.state))
+        invocation_context.state["looked"] = True
+
+    app = app_plugged(Counting("n", 2), plugin(on_event_callback=change))
+    with Runner(app, log=MemoryEventLog()) as runner:
+        runner.run(**KEY, message="hi", state_delta={"known": 1}).result()
+        assert runner.sessions.get(**KEY).state == {"known": 1}
+    assert seen[0] == {"known": 1}
