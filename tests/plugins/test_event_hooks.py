@@ -188,7 +188,9 @@ def test_what_is_no_event_is_an_error_that_names_the_hook() -> None:
     with Runner(app, log=MemoryEventLog()) as runner:
         result = runner.run(**KEY, message="hi").result()
     assert isinstance(result.error, HookResultError)
-    assert "wrong returned 'ok'; it may return None or an instance of Event" in str(result.error)
+    assert "wrong returned an instance of str; it may return None or an instance of Event" in str(
+        result.error
+    )
 
 
 def test_what_the_hook_makes_of_partials_and_of_the_final_is_shown_once() -> None:
