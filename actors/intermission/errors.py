@@ -92,12 +92,17 @@ class AlreadyConsumedError(IntermissionError):
 class HookResultError(IntermissionError, TypeError):
     """A callback or a plugin's hook returned what it must not. What was stored before is kept.
 
+    The text has the type of what was returned and not the value, which may be somebody's words.
+
     Attributes:
         hook: The name of the function.
     """
 
-    def __init__(self, hook: str, problem: str) -> None:
-        super().__init__(f"{hook} returned {problem}. What was stored before is kept.")
+    def __init__(self, hook: str, answer: object, allowed: str) -> None:
+        super().__init__(
+            f"{hook} returned an instance of {type(answer).__name__}; it may return None or {allowed}. "
+            "What was stored before is kept."
+        )
         self.hook = hook
 
 

@@ -188,7 +188,9 @@ def test_what_is_no_event_is_an_error_that_names_the_hook() -> None:
     with Runner(app, log=MemoryEventLog()) as runner:
         result = runner.run(**KEY, message="hi").result()
     assert isinstance(result.error, HookResultError)
-    assert "wrong returned 'ok'; it may return None or an instance of Event" in str(result.error)
+    assert "wrong returned an instance of str; it may return None or an instance of Event" in str(
+        result.error
+    )
 
 
 def test_what_the_hook_makes_of_partials_and_of_the_final_is_shown_once() -> None:
@@ -247,3 +249,17 @@ def test_a_run_whose_model_is_asked_while_its_inputs_are_stored_shows_its_events
         (True, "B"),
         (False, "AB"),
     ]
+
+
+def test_what_a_hook_on_events_changes_in_the_state_is_carried_by_no_event() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def change(*, invocation_context: AgentContext, event: Event) -> None:
+        seen.append(dict(invocation_context.state))
+        invocation_context.state["looked"] = True
+
+    app = app_plugged(Counting("n", 2), plugin(on_event_callback=change))
+    with Runner(app, log=MemoryEventLog()) as runner:
+        runner.run(**KEY, message="hi", state_delta={"known": 1}).result()
+        assert runner.sessions.get(**KEY).state == {"known": 1}
+    assert seen[0] == {"known": 1}

@@ -56,7 +56,16 @@ def test_a_response_before_the_model_takes_the_place_of_the_call(kind: str) -> N
         asked.append(request)
         return response("from the cache")
 
-    agent = LlmAgent("agent", model, instruction="Be brief.", before_model_callback=of_kind(kind, before))
+    def after(_: CallbackContext, __: ModelResponse) -> ModelResponse:
+        raise AssertionError("no model has said it")
+
+    agent = LlmAgent(
+        "agent",
+        model,
+        instruction="Be brief.",
+        before_model_callback=of_kind(kind, before),
+        after_model_callback=after,
+    )
     shown, _ = run(agent)
     assert [event.text for event in shown] == ["from the cache"]
     assert model.requests == []

@@ -8,7 +8,17 @@ import pytest
 from apps import KEY, records
 from async_gates import AsyncGate
 from hooks import BOTH_KINDS, app_plugged, plugin
-from intermission import LlmAgent, ResidualOutcome, ResidualWork, Runner, ToolContext
+from intermission import (
+    AgentContext,
+    BaseAgent,
+    Content,
+    LlmAgent,
+    ResidualOutcome,
+    ResidualWork,
+    Runner,
+    ToolContext,
+)
+from intermission.agents.effects import Steps
 from intermission.testing import Gate, ScriptedModel, calls, text
 from intermission_storage import MemoryEventLog
 
@@ -101,3 +111,28 @@ def test_an_async_tool_that_swallows_its_cancel_is_told_when_it_returns() -> Non
         gate.open()
         assert told.wait(30)
     assert found == [ResidualOutcome({"result": "in the end"})]
+
+
+def test_neither_a_hook_on_a_cancel_nor_an_agent_in_its_own_generator_is_told() -> None:
+    found, gate, hooked = list[ResidualWork](), Gate(), threading.Event()
+
+    class Computing(BaseAgent):
+        def run(self, context: AgentContext) -> Steps:
+            context.cancellation.on_cancel(hooked.set)
+            gate.wait()
+            yield context.event(self.name, content=Content.model("never"))
+
+    def ended(one: ResidualWork, outcome: ResidualOutcome) -> None:
+        found.append(one)
+
+    app = app_plugged(Computing("computing"), plugin(on_residual_end=ended))
+    with Runner(app, log=MemoryEventLog()) as runner:
+        run = runner.run(**KEY, message="hi").start()
+        gate.arrived()
+        run.cancel()
+        run.result()
+        assert "agent" in [one.what for one in runner.residual()]
+        gate.open()
+        assert hooked.wait(30)
+        assert run.wait_terminated(30)
+    assert found == []

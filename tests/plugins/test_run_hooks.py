@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apps import KEY, app_of, kinds
+from apps import APP, KEY, app_of, kinds
 from hooks import BOTH_KINDS, app_plugged, doing, plugin
 from intermission import (
     AgentContext,
@@ -21,6 +21,8 @@ from intermission import (
     RunStatus,
 )
 from intermission.agents.effects import Call, Steps
+from intermission.keys import SessionKey
+from intermission.sessions.records import open_run, run_started, session_created
 from intermission.testing import FaultyLog, Gate, ScriptedModel
 from intermission_storage import LogFullError, MemoryEventLog
 
@@ -135,6 +137,21 @@ def test_a_message_that_cannot_be_stored_ends_its_run_and_the_session_stays_usab
         with pytest.raises(LogFullError):
             runner.run(**KEY, message="second").start()
         assert runner.run(**KEY, message="third").answer() == "ok"
+
+
+def test_a_run_whose_process_died_before_its_message_was_stored_leaves_its_session_usable() -> None:
+    log, key = MemoryEventLog(), SessionKey(APP, "u", "s")
+    dead = MemoryEventLog(share=log)
+    begun = [session_created(key, 0.0), run_started("e-dead", 0.0)]
+    dead.append(key.stream, begun, claim=True, put=[open_run(key, "e-dead")])
+    dead.close()
+    app = app_plugged(llm("ok"), plugin(on_user_message_callback=doing(lambda: None)))
+    with Runner(app, log=log) as runner:
+        assert [run.status for run in runner.sessions.runs(**KEY)] == [None]
+        assert runner.run(**KEY, message="hi").answer() == "ok"
+        assert runner.cancel(**KEY, invocation_id="e-dead").accepted
+        statuses = [run.status for run in runner.sessions.runs(**KEY)]
+    assert statuses == [RunStatus.CANCELLED, RunStatus.COMPLETED]
 
 
 # The beginning.

@@ -111,7 +111,7 @@ def first_answer(
             continue
         if not isinstance(answer, wanted) or (allowed is not None and not allowed(answer)):
             kind = f"an instance of {wanted.__name__}" + ("" if allowed is None else " that is not empty")
-            raise HookResultError(name, f"{answer!r}; it may return None or {kind}")
+            raise HookResultError(name, answer, kind)
         return answer
     return None
 

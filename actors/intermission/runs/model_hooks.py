@@ -73,8 +73,7 @@ class _HookedTurn:
             if isinstance(answer, ModelRequest):
                 self._request = answer  # the next one is asked about it
             elif answer is not None:
-                wanted = "None, a ModelResponse or a ModelRequest"
-                raise HookResultError(name, f"{answer!r}; it may return {wanted}")
+                raise HookResultError(name, answer, "an instance of ModelResponse or ModelRequest")
         try:
             effect = replace(self._effect, request=self._request)
             generated = yield from ask_model(
@@ -113,7 +112,7 @@ class _HookedTurn:
             if answer is None:
                 continue
             if not isinstance(answer, ModelResponse):
-                raise HookResultError(name, f"{answer!r}; it may return None or an instance of ModelResponse")
+                raise HookResultError(name, answer, "an instance of ModelResponse")
             return replace(answer, partial=True)
         return response
 
