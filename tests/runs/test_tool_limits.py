@@ -229,6 +229,32 @@ def test_an_async_call_that_is_given_up_is_no_failure_that_hooks_hear_of(
     assert (asked, caplog.records) == ([], [])
 
 
+@pytest.mark.parametrize("kind", ["plain", "async"])
+def test_a_tool_that_cancels_itself_has_raised_an_exception_for_the_callback_on_errors(kind: str) -> None:
+    errors: list[Exception] = []
+
+    def look() -> None:
+        raise asyncio.CancelledError
+
+    async def look_later() -> None:
+        look()
+
+    def failed(tool: Any, args: Any, context: Any, error: Exception) -> dict[str, Any]:
+        errors.append(error)
+        return {"sorry": 1}
+
+    tool = look if kind == "plain" else look_later
+    model = ScriptedModel(calls((tool.__name__, {})), "done")
+    agent = LlmAgent("agent", model, tools=[tool], on_tool_error_callback=failed)
+    with Runner(app_of(agent), log=MemoryEventLog()) as runner:
+        assert runner.run(**KEY, message="hi").answer(PATIENCE) == "done"
+
+    assert responses(model) == [{"sorry": 1}]
+    (error,) = errors
+    assert isinstance(error, Exception)
+    assert isinstance(error.__cause__, asyncio.CancelledError)
+
+
 def test_a_tool_does_not_begin_behind_a_hook_that_swallows_the_cancel_of_its_call() -> None:
     begun, ran = AsyncGate(), list[str]()
 

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from intermission.agents.effects import ToolUser
 from intermission.agents.plugins import Plugins
 from intermission.content import plain_copy
+from intermission.errors import HookResultError
 from intermission.kernel.workers import Budget
 from intermission.runs.calls import CallGivenUpError
+from intermission.runs.hooks import hook_name
 from intermission.tools.base import Tool, ToolContext, is_async
 from intermission.tools.results import storable
 
@@ -24,7 +26,6 @@ __all__ = ["Step", "Steps", "ToolHooks", "tool_hooks", "tool_steps"]
 class _Hook(NamedTuple):
     """A plugin's method, which takes keywords, or an agent's callback, which takes none."""
 
-    name: str
     function: Callable[..., Any]
     keywords: tuple[str, ...]
 
@@ -65,21 +66,20 @@ def tool_hooks(plugins: Plugins, agent: ToolUser | None) -> ToolHooks | None:
     if not (before or after or failed or any(mine)):
         return None
     return ToolHooks(
-        _hooks("before_tool_callback", before, _BEFORE, mine[0]),
-        _hooks("after_tool_callback", after, _AFTER, mine[1]),
-        _hooks("on_tool_error_callback", failed, _FAILED, mine[2]),
+        _hooks(before, _BEFORE, mine[0]),
+        _hooks(after, _AFTER, mine[1]),
+        _hooks(failed, _FAILED, mine[2]),
     )
 
 
 def _hooks(
-    name: str,
     of_plugins: tuple[Callable[..., Any], ...],
     keywords: tuple[str, ...],
     of_agent: tuple[Callable[..., Any], ...],
 ) -> _Hooks:
     return (
-        *[_Hook(name, function, keywords) for function in of_plugins],
-        *[_Hook(name, function, ()) for function in of_agent],
+        *[_Hook(function, keywords) for function in of_plugins],
+        *[_Hook(function, ()) for function in of_agent],
     )
 
 
@@ -133,7 +133,8 @@ def tool_steps(
         except CallGivenUpError:  # it was not begun
             raise
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the hooks have it, or `told`
-            result = yield from _first(hooks.failed, tool, args, context, error)
+            told_of = error if isinstance(error, Exception) else _cancelled("the tool", error)
+            result = yield from _first(hooks.failed, tool, args, context, told_of)
             if result is None:
                 return told(error, step.awaited)
     replaced = yield from _first(hooks.after, tool, args, context, result)
@@ -145,18 +146,22 @@ def _call(tool: Tool, args: dict[str, Any], context: ToolContext) -> Any:
     return tool.call(plain_copy(args), context)
 
 
+def _cancelled(what: str, error: BaseException) -> Exception:
+    made = RuntimeError(f"{what} was cancelled, and not by its run")
+    made.__cause__ = error
+    return made
+
+
 def _first(hooks: _Hooks, *values: object) -> Generator[Step, Any, dict[str, Any] | None]:
     """Ask one hook after another until one has an answer."""
     for hook in hooks:
         try:
             answer = yield Step(partial(hook.ask, *values), hook.is_async, Budget.HOOKS)
         except asyncio.CancelledError as error:
-            raise RuntimeError(f"a hook {hook.name} was cancelled, and not by its run") from error
+            raise _cancelled(f"the hook {hook_name(hook.function)}", error) from error
         if isinstance(answer, dict):
             return cast("dict[str, Any]", answer)
         if answer is not None:
-            raise TypeError(
-                f"a hook {hook.name} returned {type(answer).__name__}; a dict takes the place of what would "
-                "be the response, None leaves it"
-            )
+            kind = type(answer).__name__
+            raise HookResultError(hook_name(hook.function), f"a {kind}; it may return None or a dict")
     return None
