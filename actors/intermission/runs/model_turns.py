@@ -1,4 +1,4 @@
-"""What a strand does for `CallModel`, as a generator of blocking calls."""
+"""What a strand does for `CallModel`, as a generator of blocking calls and of what it waits for."""
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
@@ -39,10 +39,10 @@ def model_turn(
         generated = yield from _ask(environment, effect, context, ahead)
     except Exception:
         if ahead is not None:
-            ahead.wait()
+            yield ahead
         raise
     if ahead is not None:
-        ahead.wait()
+        yield ahead
     return generated
 
 

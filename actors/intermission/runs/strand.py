@@ -2,8 +2,10 @@
 
 import inspect
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from intermission.agents.base import AgentContext
@@ -12,23 +14,22 @@ from intermission.agents.llm import LlmAgent
 from intermission.errors import OverloadedError
 from intermission.events import Event
 from intermission.kernel.actor import ActorCrashError
-from intermission.kernel.cancel_hooks import CancelHandle
-from intermission.kernel.promise import Promise
 from intermission.kernel.scope import Cancelled, CancelScope
-from intermission.kernel.workers import Budget
+from intermission.kernel.workers import HELD, Budget
 from intermission.runs.ahead import Ahead
 from intermission.runs.calls import Blocking, OpenCall, Outcome
 from intermission.runs.current import CurrentCall
 from intermission.runs.environment import Environment
 from intermission.runs.fork import Forked
-from intermission.runs.line import Finished, Line
-from intermission.runs.messages import Append
+from intermission.runs.line import Finished, Line, Store
 from intermission.runs.model_turns import model_turn
 from intermission.runs.result import CancelSource
 from intermission.runs.signals import RunOver, RunStopped
+from intermission.runs.storing import Stored, Storing
 from intermission.runs.together import Together
 from intermission.runs.tool_turns import tool_turn
 from intermission.runs.work import Piece
+from intermission.tools.function import FunctionTool
 from intermission_storage import Record
 
 __all__ = ["Strand"]
@@ -38,18 +39,20 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Frame:
-    """A generator on the stack, and the agent in whose name it yields."""
+    """A generator on the stack, and the agent in whose name it yields; `quick` if it never blocks."""
 
     steps: Any
     agent: Runnable
     context: AgentContext
+    quick: bool
 
 
-class Strand:
+class Strand(Storing):
     """One line of an agent's work: a stack of generators, of which the top one is advanced.
 
-    A worker drives it from effect to effect. When a blocking call in it is given up, the worker stays with
-    the call, and another goes on with the strand: it belongs to whoever took the ticket of its call.
+    A worker drives it from effect to effect. While something is being stored it has none, and whichever is
+    free goes on with it then. When a blocking call in it is given up, the worker stays with the call, and
+    another goes on with the strand: it belongs to whoever took the ticket of its call.
 
     Args:
         environment: What the strands of a run share.
@@ -60,7 +63,6 @@ class Strand:
         root: Whether the run ends with this strand.
 
     Attributes:
-        owed: Records that are stored with the strand's next append.
         begun: The ids of calls whose beginning is in the log.
         stopped: Whether it ended before its time, because a stop was asked for.
     """
@@ -75,9 +77,7 @@ class Strand:
         *,
         root: bool = False,
     ) -> None:
-        self.environment = environment
-        self.scope = scope
-        self.owed: list[Record] = []
+        super().__init__(environment, scope)
         self.begun: set[str] = set()
         self.stopped = False
         self._agent = agent
@@ -86,10 +86,7 @@ class Strand:
         self._finished = finished
         self._root = root
         self._piece = Piece("agent", agent.name)
-        self._reply: Promise[Event | None] | None = None
-        self._ahead: Ahead | None = None  # the append that the next effect, a model call, does not wait for
         self._variables = environment.run.context
-        self._hook: CancelHandle | None = scope.on_cancel_now(self._wake)
 
     def start(self) -> None:
         """Have a worker drive the strand from its beginning."""
@@ -100,53 +97,6 @@ class Strand:
         """Return a new strand of the same run, for an agent on a branch of its own."""
         return Strand(self.environment, agent, context, scope, finished)
 
-    def store(self, event: Event | None, *, after: Sequence[Record] = (), last: bool = False) -> Event | None:
-        """Have the session store what is owed, an event and records, and wait until that is durable.
-
-        Raises:
-            RunOver: The run, or the strand, is over.
-            StorageError: It could not be stored.
-        """
-        reply: Promise[Event | None] = Promise()
-        self._reply = reply
-        before, self.owed = self.owed, []
-        self.environment.tell(Append(self.environment.run, event, reply, before, after, last))
-        if self.scope.cancelled:
-            reply.fail(RunOver())
-        try:
-            return reply.wait()
-        except Exception:
-            self.owed = [*before, *self.owed]  # it was refused with the rest, and is still true
-            raise
-
-    def _store_ahead(self, event: Event) -> Event:
-        """Have the session store what is owed and an event, and return before that is durable."""
-        before, self.owed = self.owed, []
-
-        def refused() -> None:
-            before[:], self.owed = [], [*before, *self.owed]
-
-        self._reply = self._ahead = ahead = self.environment.ahead(event, refused)
-        self.environment.tell(Append(self.environment.run, event, ahead, tuple(before)))
-        if self.scope.cancelled:
-            ahead.fail(RunOver())
-        return event
-
-    def _settle_ahead(self) -> None:
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.wait()
-
-    def journal(self, *records: Record) -> None:
-        """Have the session store records that nobody waits for."""
-        self.environment.tell_later(Append(self.environment.run, None, None, records))
-
-    def journal_owed(self) -> None:
-        """Have the session store what is owed, for nothing is stored soon that could take it along."""
-        owed, self.owed = self.owed, []
-        if owed:
-            self.journal(*owed)
-
     def resume(self, outcome: Outcome) -> None:
         """Have a worker go on with the outcome of the effect for which `_perform` had none."""
         self._submit(outcome)
@@ -155,21 +105,35 @@ class Strand:
         """Have a worker leave the generators: the scope is cancelled."""
         self._leave()
 
-    def _wake(self) -> None:
-        reply = self._reply
-        if reply is not None:
-            reply.fail(RunOver())
+    def _run(self, came: Outcome | Stored, begin: bool = False) -> object:
+        """Drive the strand, on a worker; return `HELD` if somebody will have it resumed."""
+        while True:
+            reply = self._variables.run(self._drive, came, begin)
+            # Out of its variables: whoever goes on with it enters them.
+            if reply is None:
+                return None
+            if reply.call_back(partial(self._resume, reply)):
+                return HELD
+            came, begin = reply, False
 
-    def _drive(self, outcome: Outcome, begin: bool) -> None:
-        """Go on with the outcome of the last effect, until the end or until a call is given up."""
+    def _resume(self, reply: Stored) -> None:
+        self.environment.services.workers.resume(self._run, reply)
+
+    def _drive(self, came: Outcome | Stored, begin: bool) -> Stored | None:
+        """Go on with what came of the last effect, until the end or until another worker can go on.
+
+        Returns:
+            What the strand waits for; `None` if it has ended, or somebody goes on with it already.
+        """
         error: Exception | None = None
         with CurrentCall(self.environment.run, self.scope, self._piece):
             try:
                 if begin:
                     self._check()
                     self._stack.append(self._frame(self._agent, self._context))
-                if not self._go_on(outcome):
-                    return
+                left = self._go_on(came)
+                if not isinstance(left, Outcome):
+                    return left
             except RunStopped:
                 error = self._end_stopped()
             except RunOver:
@@ -184,28 +148,27 @@ class Strand:
             except BaseException as raised:  # noqa: BLE001 - a SystemExit of user code must not end a worker
                 error = ActorCrashError.of("user code", raised)
                 self._close()
-        hook, self._hook = (
-            self._hook,
-            None,
-        )  # it holds this strand: a circle would be left to the garbage collection
-        if hook is not None:
-            hook.remove()
+        self._end_storing()
         try:
             self._finished(self, error)
         finally:
             self.environment.run.work.end(self._piece)
+        return None
 
-    def _go_on(self, outcome: Outcome | None) -> bool:
-        """Return whether the strand is at its end; if not, another worker has it."""
-        while outcome is not None:
+    def _go_on(self, came: Outcome | Stored) -> Outcome | Stored | None:
+        """Return an outcome at the end; the reply that it waits for; `None` if another worker has it."""
+        while True:
+            outcome = came if isinstance(came, Outcome) else self._stored(came)
             effect = self._advance(outcome)
             if effect is None:
-                return True
+                return outcome
             try:
-                outcome = self._perform(effect)
+                now = self._perform(effect)
             except Exception as raised:  # noqa: BLE001 - it is the agent's to handle
-                outcome = Outcome(error=raised)
-        return False
+                now = Outcome(error=raised)
+            if now is None or not (isinstance(now, Outcome) or now.answered):
+                return now
+            came = now
 
     def _advance(self, outcome: Outcome) -> Any:
         """Return the next effect, or `None` when the stack is empty.
@@ -216,12 +179,12 @@ class Strand:
         value, error = outcome
         while self._stack:
             self._check()
-            steps = self._stack[-1].steps
+            frame = self._stack[-1]
             try:
-                if self._ahead is None:
-                    return steps.send(value) if error is None else steps.throw(error)
-                with self._ahead.seen():
-                    return steps.send(value)
+                if frame.quick and self._ahead is None:
+                    return frame.steps.send(value) if error is None else frame.steps.throw(error)
+                with self._blocking, nullcontext() if self._ahead is None else self._ahead.seen():
+                    return frame.steps.send(value) if error is None else frame.steps.throw(error)
             except StopIteration as stop:
                 value, error = stop.value, None
             except Exception as raised:  # noqa: BLE001 - it is for the generator below
@@ -249,7 +212,7 @@ class Strand:
                 name = self._stack[-1].agent.name
                 raise TypeError(f"agent {name!r} yielded {effect!r}, but {agent!r} is no agent")
 
-    def _perform(self, effect: Any) -> Outcome | None:
+    def _perform(self, effect: Any) -> Outcome | Stored | None:
         if self._ahead is not None and not self._may_overlap(effect):
             self._settle_ahead()
         asked: object = effect
@@ -257,10 +220,10 @@ class Strand:
         if kind is Blocking:
             return self._block(effect)
         if kind is Emit:
-            return Outcome(self._emit(effect))
+            return self._emit(effect)
         match effect:
             case Event():
-                return Outcome(self._emit(Emit(effect)))
+                return self._emit(Emit(effect))
             case CallModel():
                 self._check_stop()
                 ahead, self._ahead = self._ahead, None
@@ -268,7 +231,11 @@ class Strand:
             case CallTools():
                 return self._push(tool_turn(self, effect, self._stack[-1].context))
             case Emit():
-                return Outcome(self._emit(effect))
+                return self._emit(effect)
+            case Store(records):
+                return self._store(None, after=records)
+            case Ahead():
+                return effect
             case Blocking():
                 return self._block(effect)
             case Together():
@@ -281,7 +248,8 @@ class Strand:
             case Fork(agents):
                 self._check_stop()
                 self._check_agents(effect, agents)
-                Forked(self, agents, self._stack[-1].context).wait()
+                with self._blocking:
+                    Forked(self, agents, self._stack[-1].context).wait()
                 return Outcome()
             case Call(function, args):
                 name = getattr(function, "__name__", type(function).__name__)
@@ -296,16 +264,16 @@ class Strand:
     def _push(self, steps: Any) -> Outcome:
         """Put steps of the runtime's own on the stack; what they return is the effect's answer."""
         top = self._stack[-1]
-        self._stack.append(_Frame(steps, top.agent, top.context))
+        self._stack.append(_Frame(steps, top.agent, top.context, quick=True))
         return Outcome()
 
-    def _emit(self, effect: Emit) -> Event:
+    def _emit(self, effect: Emit) -> Outcome | Stored:
         event = effect.event
         run = self.environment.run
         self.environment.check_event(event, self._stack[-1].agent.name)
         if event.partial:
             run.show(event)
-            return event
+            return Outcome(event)
         event = self.environment.with_state(event, self._stack[-1].context.state)
         after: list[Record] = []
         if effect.starts_calls and run.stop_requested is None:
@@ -315,11 +283,9 @@ class Strand:
             self.begun.update(call.id for call in calls)
             after = [self.environment.call_started(call) for call in calls]
         if effect.calls_model and run.config.overlap_model_calls and run.stop_requested is None:
-            return self._store_ahead(event)
+            return Outcome(self._store_ahead(event))
         last = effect.last and self._root and len(self._stack) == 1
-        stored = self.store(event, after=after, last=last)
-        assert stored is not None
-        return stored
+        return self._store(event, after=after, last=last)
 
     def _block(self, blocking: Blocking) -> Outcome | None:
         call = OpenCall(
@@ -330,16 +296,19 @@ class Strand:
             go_on=self._submit,
             leave=self._leave,
         )
-        return call.perform()
+        with self._blocking:
+            return call.perform()
 
     def _frame(self, agent: Runnable, context: AgentContext) -> _Frame:
-        steps: object = agent.run(context)
+        quick = _is_quick(agent)
+        with nullcontext() if quick else self._blocking:
+            steps: object = agent.run(context)
         if not inspect.isgenerator(steps):
             raise TypeError(
                 f"run() of agent {agent.name!r} must be a generator, that is, hold a yield; "
                 f"it returned {type(steps).__name__}"
             )
-        return _Frame(steps, agent, context)
+        return _Frame(steps, agent, context, quick)
 
     def _end_stopped(self) -> Exception | None:
         """Leave the generators, and say in an event of the root's that the run was stopped."""
@@ -353,18 +322,20 @@ class Strand:
             top.agent.name, error_code="stopped", error_message=reason or None, turn_complete=True
         )
         try:
-            self.store(self.environment.with_state(event, top.context.state))
+            reply = self._store(self.environment.with_state(event, top.context.state))
+            with self._blocking:
+                return self._stored(reply).error
         except RunOver:
             return None
         except Exception as error:  # noqa: BLE001 - the run must come to an end
             return error
-        return None
 
     def _close(self) -> None:
         while self._stack:
             frame = self._stack.pop()
             try:
-                frame.steps.close()
+                with nullcontext() if frame.quick else self._blocking:
+                    frame.steps.close()
             except BaseException:
                 logger.exception(
                     "agent %s raised while it was closed", frame.agent.name, extra=self.environment.extra
@@ -372,12 +343,16 @@ class Strand:
 
     def _submit(self, outcome: Outcome, *, begin: bool = False) -> None:
         # The worker that has driven it may still be in the context; what was set in there goes along.
-        self._variables = context = self._variables.copy()
-        self.environment.submit(self._drive, outcome, begin, refused=self._refused, context=context)
+        self._variables = self._variables.copy()
+        self.environment.services.workers.submit(
+            self._run, outcome, begin, refused=self._refused, cooperative=True
+        )
 
     def _leave(self) -> None:
-        context = self._variables.copy()
-        self.environment.submit(self._drive, Outcome(), False, budget=Budget.RESERVE, context=context)
+        self._variables = self._variables.copy()
+        self.environment.services.workers.submit(
+            self._run, Outcome(), budget=Budget.RESERVE, cooperative=True
+        )
 
     def _refused(self) -> None:
         """No worker came: the run ends for lack of one."""
@@ -387,3 +362,8 @@ class Strand:
         )
         self.environment.run.cancel(CancelSource.OVERLOAD, "no worker was free in time", error=error)
         self._leave()
+
+
+def _is_quick(agent: Runnable) -> bool:
+    """Return whether nothing of a user's runs in the agent's generator, which so does not block."""
+    return type(agent) is LlmAgent and all(type(tool) is FunctionTool for tool in agent.tools.values())

@@ -11,7 +11,7 @@ from intermission.content import FunctionCall, FunctionResponse
 from intermission.kernel.scope import CancelScope
 from intermission.runs.async_calls import LATER, Later
 from intermission.runs.calls import Blocking, CallGivenUpError, Outcome
-from intermission.runs.line import Line
+from intermission.runs.line import Line, Store
 from intermission.runs.together import Together
 from intermission.runs.tool_calls import Answered, call_tool
 from intermission.state import State
@@ -113,7 +113,7 @@ def _one_by_one(turn: _Turn) -> Generator[Any, Any, None]:
         if before is not None:
             # With its response, which no event holds yet: a run that is resumed need not repeat the call.
             strand.owed[-1] = environment.call_finished(*before)
-        _begin(strand, [call])
+        yield from _begin(strand, [call])
         try:
             outcome = Outcome((yield turn.blocking(index)))
         except CallGivenUpError as error:
@@ -149,14 +149,14 @@ class _Overlapped:
         environment, tools = self._strand.environment, self._turn.effect.tools
         mine = [index for index, call in enumerate(self._calls) if is_async(tools.get(call.name))]
         others = [index for index in range(len(self._calls)) if index not in mine]
-        _begin(self._strand, environment.at_once(self._calls, tools))
+        yield from _begin(self._strand, environment.at_once(self._calls, tools))
         for index in mine:
             yield from self._make(index)
         for index in others:
             if all_at_once:
                 self._together.submit(index, self._turn.blocking(index, self._together.settler(index)))
             elif environment.run.stop_requested is None and self._together.error is None:
-                _begin(self._strand, [self._calls[index]])
+                yield from _begin(self._strand, [self._calls[index]])
                 yield from self._make(index)
             else:
                 self._together.settle(index, Outcome(_LEFT_OUT), here=True)
@@ -190,9 +190,9 @@ class _Overlapped:
                 give_up("stopped", "another call of its turn crashed")
 
 
-def _begin(strand: Line, calls: Sequence[FunctionCall]) -> None:
+def _begin(strand: Line, calls: Sequence[FunctionCall]) -> Generator[Any, Any, None]:
     """Have it in the log that calls begin, before they do."""
     fresh = [call for call in calls if call.id not in strand.begun]
     if fresh:
         strand.begun.update(call.id for call in fresh)
-        strand.store(None, after=[strand.environment.call_started(call) for call in fresh])
+        yield Store([strand.environment.call_started(call) for call in fresh])
