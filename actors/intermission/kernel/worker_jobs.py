@@ -98,6 +98,7 @@ class Places:
         self.calls = lanes[Budget.CALLS]
         self.busy = 0
         self.peak = 0
+        self.waiting = 0  # how many stand in line
         self._lanes = lanes
         self._every_lane = tuple(lanes.values())
 
@@ -105,11 +106,6 @@ class Places:
         """Return the places of a budget."""
         # To look a member of an enumeration up is slow, and nearly all are calls.
         return self.calls if budget is Budget.CALLS else self._lanes[budget]
-
-    @property
-    def waiting(self) -> int:
-        """How many jobs stand in line."""
-        return sum(len(lane.line) for lane in self._every_lane)
 
     @property
     def free(self) -> int:
@@ -138,16 +134,32 @@ class Places:
             else:
                 return None
         job = lane.line.popleft()
+        self.waiting -= 1
         self.take(lane)
         if job.alarm is not None:
             job.alarm.cancel()
         return job
+
+    def line_up(self, job: Job) -> None:
+        """Let a job stand in line."""
+        job.lane.line.append(job)
+        self.waiting += 1
+
+    def leave_line(self, job: Job) -> bool:
+        """Take a job out of its line; return whether it stood there."""
+        try:
+            job.lane.line.remove(job)
+        except ValueError:
+            return False
+        self.waiting -= 1
+        return True
 
     def clear_lines(self) -> list[Job]:
         """Return all who stand in line, and let nobody stand there."""
         jobs = [job for lane in self._every_lane for job in lane.line]
         for lane in self._every_lane:
             lane.line.clear()
+        self.waiting = 0
         return jobs
 
 

@@ -239,7 +239,7 @@ class Workers:
                 job.alarm = self._timer.call_later(lane.wait, self._give_up, job)
             except RuntimeError:  # without a timer it could stand there for ever
                 return _Verdict.REFUSE
-        lane.line.append(job)
+        self._places.line_up(job)
         return _Verdict.DONE
 
     # The rest is done with the lock in hand, unless it says otherwise.
@@ -311,9 +311,7 @@ class Workers:
     def _give_up(self, job: Job) -> None:
         """A job has stood in line for too long; without the lock."""
         with self._lock:
-            try:
-                job.lane.line.remove(job)
-            except ValueError:  # a thread has it
+            if not self._places.leave_line(job):  # a thread has it
                 return
         self._refuse(job)
 
@@ -377,7 +375,7 @@ class Workers:
         if worker.called:
             worker.called = False
             self._called -= 1
-        from_line = self._places.from_line(lane or self._places.calls)
+        from_line = self._places.from_line(lane or self._places.calls) if self._places.waiting else None
         if from_line is not None:
             if not from_line.cooperative:
                 worker.job = from_line
