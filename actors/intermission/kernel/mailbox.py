@@ -184,8 +184,9 @@ class Mailbox:
     @staticmethod
     def _lane_of(envelope: Envelope[Any]) -> object:
         """Return a message's lane, if it is one: a field of the user's may happen to be called so."""
+        message: object = envelope.message
         try:
-            return getattr(type(envelope.message), "lane", None)
+            return getattr(type(message), "lane", None)
         except Exception:  # noqa: BLE001 - a strange metaclass must not lose the messages behind it
             return None
 
