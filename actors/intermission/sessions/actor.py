@@ -19,6 +19,7 @@ from intermission.sessions.host import Host
 from intermission.sessions.messages import (
     Delete,
     Deleted,
+    Forget,
     Loaded,
     LookAtSlot,
     Passivate,
@@ -54,7 +55,7 @@ class SessionActor(RunKeeper):
         self._retiring: list[Retire] = []  # a close may come inside another, in a signal handler
         self._delete: Delete | None = None
         self._changes = 0  # batches of no run that are with the log
-        self._later: list[SetState] = []
+        self._later: list[SetState] | None = None
         self._moving = False
 
     def on_receive(self, message: object) -> None:
@@ -110,6 +111,10 @@ class SessionActor(RunKeeper):
             self.stop()
         else:
             self._host.registry.idle(self._key)  # it has to go when that mail is done
+
+    def _forget(self, _: Forget) -> None:
+        if self._is_idle():
+            self._view = None
 
     def _queue(self, message: QueueRun) -> None:
         run = message.run
@@ -206,7 +211,7 @@ class SessionActor(RunKeeper):
             message.done(SessionClosedError("the session is being deleted; its state was not changed"))
             return
         if self._current is not None and self._current.phase is not Phase.RUNNING:
-            self._later.append(message)  # it is just being claimed or given up
+            self._later = [*(self._later or ()), message]  # it is just being claimed or given up
             return
         batch = Batch(Purpose.STATE, [], done=message.done)
         try:
@@ -220,8 +225,8 @@ class SessionActor(RunKeeper):
 
     def _change_now(self) -> None:
         if self._current is None or self._current.phase is Phase.RUNNING:
-            later, self._later = self._later, []
-            for message in later:
+            later, self._later = self._later, None
+            for message in later or ():
                 self._set_state(message)
 
     def _state_stored(self, batch: Batch, outcome: Appended | StorageError) -> None:
@@ -292,6 +297,7 @@ class SessionActor(RunKeeper):
         Terminated: RunKeeper._agent_gone,
         SetState: _set_state,
         Passivate: _passivate,
+        Forget: _forget,
         Retire: _retire,
         Delete: _begin_delete,
         Deleted: _end_delete,

@@ -14,6 +14,7 @@ from intermission_storage import Appended, StorageError
 __all__ = [
     "Delete",
     "Deleted",
+    "Forget",
     "Loaded",
     "LookAtSlot",
     "Passivate",
@@ -50,6 +51,11 @@ class Retire:
 @dataclass(slots=True)
 class Passivate:
     """Leave memory, if there is nothing to do."""
+
+
+@dataclass(slots=True)
+class Forget:
+    """Let go of events and state, if there is nothing to do: the next run reads them."""
 
 
 @dataclass(slots=True)
