@@ -88,6 +88,20 @@ def test_a_held_job_keeps_its_place_and_no_thread(make: Make) -> None:
     assert workers.idle == 1
 
 
+@pytest.mark.parametrize("cooperative", [False, True])
+def test_a_held_job_that_ends_where_it_is_makes_room_for_who_stands_in_line(
+    make: Make, cooperative: bool
+) -> None:
+    workers, done = make(limit=1), threading.Event()
+    workers.submit(lambda: HELD, cooperative=True)
+    until(lambda: workers.idle == 1)
+    workers.submit(done.set, cooperative=cooperative)
+    assert workers.waiting == 1
+    workers.end_held()
+    assert done.wait(30)
+    until(lambda: workers.busy == 0)
+
+
 def test_a_held_job_goes_on_in_a_pool_that_is_full_or_closed(make: Make) -> None:
     workers, ran, gate = make(limit=2), list[str](), Gate()
     for _ in range(2):

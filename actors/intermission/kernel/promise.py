@@ -43,6 +43,11 @@ class Promise(Generic[T]):
         """Whether `wait` would return at once."""
         return not self._waiting.locked()
 
+    @property
+    def kept(self) -> bool:
+        """Whether it was answered, and with a value."""
+        return self.answered and self._error is None
+
     def wait(self) -> T:
         """Return the value when it is there, or raise the error."""
         with self._waiting:

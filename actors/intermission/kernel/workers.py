@@ -8,8 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
-from enum import Enum, auto
-from typing import TypeVarTuple
+from typing import TypeAlias, TypeVarTuple
 
 from intermission.kernel.timer import Timer
 from intermission.kernel.worker_jobs import HELD, Budget, Job, JobLane, MayBlock, Places, Worker
@@ -18,16 +17,10 @@ __all__ = ["HELD", "Budget", "Workers"]
 
 logger = logging.getLogger(__name__)
 
+_Step: TypeAlias = Callable[[Job], None] | None
 _Ts = TypeVarTuple("_Ts")
 
 _RETRY = 0.1  # seconds after which a thread that the system did not start is tried again
-
-
-class _Verdict(Enum):
-    DONE = auto()
-    START = auto()
-    CALL = auto()
-    REFUSE = auto()
 
 
 class Workers:
@@ -41,8 +34,7 @@ class Workers:
     is *ready*, and is taken by whichever thread comes by. It may leave its thread by returning `HELD`, and
     keeps its place; `resume` makes it ready again. While one is ready a thread is on its way to it that is
     outside of all that may block, so none ever waits for what another does; if there is none, another thread
-    is called. Mostly the thread that computes is back sooner than the one that was called has got Python's
-    lock, so one call serves many jobs.
+    is called. Mostly a thread is back before the one that was called has got Python's lock: few calls serve.
 
     Args:
         timer: Ends the time in line; `refused` is called on its thread.
@@ -169,6 +161,15 @@ class Workers:
         if must_start:
             self._start_called()
 
+    def end_held(self) -> None:
+        """A job of `Budget.CALLS` that was held is at its end, and needs no thread for that."""
+        with self._lock:
+            self._places.give_back(self._places.calls)
+            job = self._places.from_line(self._places.calls) if self._places.waiting else None
+            step = None if job is None else self._hand_over(job)
+        if job is not None and step is not None:
+            step(job)
+
     def close(self, timeout: float = 0.0) -> int:
         """Take no more jobs and refuse those in line; let go of the threads.
 
@@ -209,40 +210,41 @@ class Workers:
 
     def _place(self, job: Job, *, may_start: bool = True) -> None:
         with self._lock:
-            verdict = self._decide(job, may_start)
-        if verdict is _Verdict.START:
-            self._start(job)
-        elif verdict is _Verdict.CALL:
-            self._start_called()
-        elif verdict is _Verdict.REFUSE:
-            self._refuse(job)
+            step = self._decide(job, may_start)
+        if step is not None:
+            step(job)
 
-    def _decide(self, job: Job, may_start: bool) -> _Verdict:
+    def _decide(self, job: Job, may_start: bool) -> _Step:
+        """Return what is left to be done for a job, without the lock."""
         lane = job.lane
         if self._closed:
-            return _Verdict.REFUSE
+            return self._refuse
         if lane.busy < lane.limit and (self._idle or may_start):
             self._places.take(lane)
-            if job.cooperative:
-                return _Verdict.CALL if self._make_ready(job) else _Verdict.DONE
-            if not self._idle:
-                return _Verdict.START
-            # Both under the lock: a thread that is not among the idle ones has a job, or ends.
-            worker = self._idle.pop()
-            worker.job = job
-            worker.wake.release()
-            return _Verdict.DONE
+            return self._hand_over(job)
         if lane.wait == 0.0:
-            return _Verdict.REFUSE
+            return self._refuse
         if lane.wait is not None:
             try:
                 job.alarm = self._timer.call_later(lane.wait, self._give_up, job)
             except RuntimeError:  # without a timer it could stand there for ever
-                return _Verdict.REFUSE
+                return self._refuse
         self._places.line_up(job)
-        return _Verdict.DONE
+        return None
 
     # The rest is done with the lock in hand, unless it says otherwise.
+
+    def _hand_over(self, job: Job) -> _Step:
+        """Give a job that has a place a thread; return what is left to be done, without the lock."""
+        if job.cooperative:
+            return self._start_called if self._make_ready(job) else None
+        if not self._idle:
+            return self._start
+        # Both under the lock: a thread that is not among the idle ones has a job, or ends.
+        worker = self._idle.pop()
+        worker.job = job
+        worker.wake.release()
+        return None
 
     def _make_ready(self, job: Job) -> bool:
         """Return whether a thread must be started for it."""
@@ -260,7 +262,7 @@ class Workers:
         worker.wake.release()
         return False
 
-    def _start_called(self) -> None:
+    def _start_called(self, _: Job | None = None) -> None:
         """Start the thread that is on its way already; without the lock."""
         if not self._start_thread(Worker(None, called=True)):
             with self._lock:

@@ -87,6 +87,7 @@ class Strand(Storing):
         self._root = root
         self._piece = Piece("agent", agent.name)
         self._variables = environment.run.context
+        self._last: Stored | None = None  # the reply after which a quick root has nothing more to do
 
     def start(self) -> None:
         """Have a worker drive the strand from its beginning."""
@@ -117,7 +118,13 @@ class Strand(Storing):
             came, begin = reply, False
 
     def _resume(self, reply: Stored) -> None:
-        self.environment.services.workers.resume(self._run, reply)
+        workers = self.environment.services.workers
+        if reply is self._last and reply.kept:
+            # All that is left is to leave a generator in which nothing blocks. No thread is woken for that.
+            if self._run(reply) is not HELD:
+                workers.end_held()
+        else:
+            workers.resume(self._run, reply)
 
     def _drive(self, came: Outcome | Stored, begin: bool) -> Stored | None:
         """Go on with what came of the last effect, until the end or until another worker can go on.
@@ -284,8 +291,12 @@ class Strand(Storing):
             after = [self.environment.call_started(call) for call in calls]
         if effect.calls_model and run.config.overlap_model_calls and run.stop_requested is None:
             return Outcome(self._store_ahead(event))
-        last = effect.last and self._root and len(self._stack) == 1
-        return self._store(event, after=after, last=last)
+        if not (effect.last and self._root and len(self._stack) == 1):
+            return self._store(event, after=after)
+        reply = self._store(event, after=after, last=True)
+        if self._stack[-1].quick:
+            self._last = reply
+        return reply
 
     def _block(self, blocking: Blocking) -> Outcome | None:
         call = OpenCall(
