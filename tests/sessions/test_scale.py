@@ -82,7 +82,7 @@ def test_no_run_misses_an_event_however_often_its_session_lets_go_of_them(
             seen.setdefault(context.session_id, []).append(len(context.events))
             yield context.event(self.name, content=Content.model("ok"))
 
-    times = rounds(30, 1000)
+    times = rounds(30, 100)
     with Runner(app_of(Counting("counting")), log=MemoryEventLog()) as runner:
 
         def work(session_id: str) -> None:
