@@ -11,6 +11,7 @@ A module imports only from the rows below its own:
     plugins/                   what looks at every run
     tools/  models/            what an agent uses: plain objects
     messages                   what actors say to each other
+    blocking/                  waits that a cancel ends
     kernel/                    what actors stand on
     events                     what is stored
     state                      what it changes
