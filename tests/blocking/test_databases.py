@@ -69,7 +69,7 @@ def fail_after_insert(transaction: Any) -> None:
     raise KeyError
 
 
-def test_a_cancel_interrupts_a_statement_and_rolls_back_and_the_connection_is_usable(
+def test_a_cancel_interrupts_a_statement_and_rolls_the_transaction_back(
     connect: Connect, scope: CancelScope
 ) -> None:
     connection = connect()

@@ -108,3 +108,23 @@ def test_closing_a_runner_ends_the_waits_of_its_tools() -> None:
         runner.close(grace=0, runs="cancel")
         assert run.result(30).status == "cancelled"
         assert run.wait_terminated(30)
+
+
+def test_a_tool_that_computes_and_looks_now_and_then_ends_with_its_run() -> None:
+    begun = threading.Event()
+
+    def count(tool_context: ToolContext) -> int:
+        """Count for ever."""
+        number = 0
+        while True:
+            number += 1
+            if number % 1000 == 0:
+                tool_context.cancellation.check()
+                begun.set()
+
+    model = ScriptedModel(calls(("count", {})))
+    with Runner(app_with(model, count), log=MemoryEventLog()) as runner:
+        run = runner.run(**KEY, message="hello").start()
+        assert begun.wait(30)
+        run.cancel()
+        assert run.wait_terminated(30)

@@ -119,7 +119,7 @@ def test_a_child_that_does_not_is_killed_after_the_grace_with_its_children(tmp_p
         until(partial(has_ended, pid))
 
 
-def test_what_is_left_of_the_group_when_its_first_has_gone_has_the_rest_of_the_grace(tmp_path: Path) -> None:
+def test_the_rest_of_the_group_has_the_rest_of_the_grace(tmp_path: Path) -> None:
     scope, mark = CancelScope.child_of(None), tmp_path / "mark"
     late = f"trap 'sleep 0.2; echo clean > {mark}; exit' TERM; echo > {tmp_path}/ready; sleep 1000 & wait"
     command = ["sh", "-c", 'sh -c "$0" > /dev/null & wait', late]
@@ -247,7 +247,7 @@ def test_a_system_that_cannot_wait_for_a_child_as_for_a_file_is_asked_now_and_th
     assert isinstance(attempt.ended(), Cancelled)
 
 
-def test_an_end_that_meets_the_cancel_is_returned_or_the_cancel_is_raised_and_nothing_is_left() -> None:
+def test_an_end_that_meets_the_cancel_is_returned_or_the_cancel_is_raised() -> None:
     for number in range(ROUNDS):
         reader, writer = os.pipe()
         scope = CancelScope.child_of(None)

@@ -66,6 +66,18 @@ def test_an_item_that_meets_the_cancel_is_returned_or_still_in_the_queue() -> No
             assert items.empty()
 
 
+def test_an_item_that_comes_after_the_cancel_stays_in_the_queue() -> None:
+    items: Queue[int] = Queue()
+    scope = CancelScope.child_of(None)
+    getter = Attempt(blocking.get, items, scope=scope)
+    parked(items.not_empty)
+    with items.mutex:
+        scope.cancel()  # it has woken the getter, which comes no further before we let go
+        items.queue.append(1)
+    assert isinstance(getter.ended(), Cancelled)
+    assert items.get_nowait() == 1
+
+
 def test_an_item_that_meets_the_cancel_of_one_of_two_wakes_the_other() -> None:
     for _ in range(ROUNDS):
         items: Queue[str] = Queue()

@@ -173,9 +173,7 @@ def test_an_error_without_a_cancel_is_the_blocks_own(stack: ExitStack, scope: Ca
         raise LookupError
 
 
-def test_after_the_block_no_cancel_touches_the_socket_and_nothing_of_the_guard_is_left(
-    stack: ExitStack, scope: CancelScope
-) -> None:
+def test_after_the_block_no_cancel_touches_the_socket(stack: ExitStack, scope: CancelScope) -> None:
     ours, theirs = pair(stack)
     for _ in range(20):
         with blocking.sock_guard(ours, scope=scope):

@@ -54,7 +54,8 @@ class Attempt:
         self.outcome: object = None
         self.ended_at = 0.0
         self._call = partial(call, *args, **options)
-        self.thread = threading.Thread(target=self._run)
+        # A daemon: a wait that does not end must not keep the check from its end.
+        self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
