@@ -194,6 +194,37 @@ def test_a_snapshot_that_is_too_old_is_told_at_once(connect: Connect, scope: Can
     assert raised.value.sqlite_errorname == "SQLITE_BUSY_SNAPSHOT"
 
 
+class GivesUp(sqlite3.Connection):
+    """SQLite gives up a transaction with a statement, as it may when its cache is full and others hold locks."""
+
+    tries = 0
+
+    def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+        if statement != "give up":
+            return super().execute(statement, *parameters)
+        self.tries += 1
+        self.rollback()
+        error = sqlite3.OperationalError("database is locked")
+        error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+        raise error
+
+
+def test_a_statement_is_not_tried_again_without_what_went_before_it(
+    connect: Connect, scope: CancelScope
+) -> None:
+    connection = connect(factory=GivesUp)
+
+    def work() -> None:
+        with blocking.sqlite(connection, scope=scope) as transaction:
+            transaction.execute("INSERT INTO t VALUES (1)")
+            transaction.execute("give up")
+
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        work()
+    assert isinstance(connection, GivesUp)
+    assert connection.tries == 1
+
+
 def write_on_an_old_snapshot(transaction: Any, other: sqlite3.Connection) -> None:
     transaction.execute("BEGIN")
     transaction.execute("SELECT * FROM t").fetchall()

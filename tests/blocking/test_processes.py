@@ -131,9 +131,8 @@ def test_the_rest_of_the_group_has_the_rest_of_the_grace(tmp_path: Path) -> None
     stubborn = [
         "sh",
         "-c",
-        'sh -c "$0" & echo $! > "$1"; wait',
-        "trap '' TERM; while :; do sleep 1; done",
-        str(mark),
+        'sh -c "$0" > /dev/null & wait',
+        f"trap '' TERM; echo $$ > {mark}; exec sleep 1000",
     ]
     mark.unlink()
     scope = CancelScope.child_of(None)

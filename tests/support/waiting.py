@@ -1,5 +1,6 @@
 """One of each wait of `intermission.blocking`, held up for good; how to see that a thread is in it."""
 
+import multiprocessing
 import socket
 import sqlite3
 import subprocess
@@ -143,6 +144,12 @@ def _semaphore(_: ExitStack) -> Waiter:
 
 def _lock(_: ExitStack) -> Waiter:
     lock = threading.Lock()
+    lock.acquire()
+    return partial(blocking.acquire, lock)
+
+
+def _foreign_lock(_: ExitStack) -> Waiter:
+    lock = multiprocessing.Lock()
     lock.acquire()
     return partial(blocking.acquire, lock)
 
@@ -301,6 +308,7 @@ WAITS = [
     Wait("acquire a semaphore", _semaphore, False),
     Wait("acquire a lock", _lock, False, looks=True),
     Wait("acquire a reentrant lock", _rlock, False, looks=True),
+    Wait("acquire a lock of processes", _foreign_lock, False, looks=True),
     Wait("locked", _locked, TimeoutError),
     Wait("wait for an event", _event, False),
     Wait("wait for a condition", _condition, False),

@@ -62,8 +62,9 @@ def run(
         _set(options, "stderr", "capture_output")
     with alarm_of(scope) as alarm:
         process: Popen[Any] = Popen(args, **_leading_a_group(options))
-        pump, group = Pump(process), _Group(process, grace)
+        group, pump = _Group(process, grace), None
         try:
+            pump = Pump(process)
             pump.attach(input)
             _raise_unless_done(pump.run(timeout, alarm), process, pump, timeout, scope)
             process.wait()
@@ -72,7 +73,8 @@ def run(
             group.end(pump)
             raise
         finally:
-            pump.release()
+            if pump is not None:
+                pump.release()
             _close_pipes(process)
     if check:
         completed.check_returncode()
@@ -101,25 +103,25 @@ def popen(
     """
     scope = scope_for("popen", scope) or CancelScope.child_of(None)
     process: Popen[Any] = Popen(args, **_leading_a_group(options))
-    pump, group = Pump(process), _Group(process, grace)
-    aborter = Aborter(scope, group.press, _AGAIN)
+    group = _Group(process, grace)
     try:
-        yield process
-        _close_pipes(process)
-        if process.poll() is None:
-            wait_for_process(process, None, scope)
-        aborter.leave()
+        aborter = Aborter(scope, group.press, _AGAIN)
+        try:
+            yield process
+            _close_pipes(process)
+            if process.poll() is None:
+                wait_for_process(process, None, scope)
+        finally:
+            aborter.leave()
         if group.was_told:
             scope.check()
     except BaseException as error:
-        aborter.leave()
         was_told = group.was_told
-        group.end(pump)
+        group.end()
         if was_told and isinstance(error, Exception):
             scope.check()
         raise
     finally:
-        pump.release()
         _close_pipes(process)
 
 
@@ -200,13 +202,21 @@ class _Group:
         elif now >= self._kill_at:
             self._send(signal.SIGKILL)
 
-    def end(self, pump: Pump) -> None:
-        """End what is left of the group, and reap the child. Drains the pipes meanwhile."""
+    def end(self, pump: Pump | None = None) -> None:
+        """End what is left of the group, and reap the child. `pump` drains its pipes meanwhile."""
         if self._kill_at is None:
             self.press()
         kill_at = self._kill_at
         if kill_at is None:  # it has been reaped
             return
+        watch = Pump(self._process) if pump is None else pump
+        try:
+            self._end(watch, kill_at)
+        finally:
+            if pump is None:
+                watch.release()
+
+    def _end(self, pump: Pump, kill_at: float) -> None:
         pump.run(_left(kill_at), until_exit=True)
         if pump.has_exited:
             # The others of the group have the rest of the grace. As long as one of them lives, its number is

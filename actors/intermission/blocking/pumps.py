@@ -132,10 +132,8 @@ class Pump:
             return
         try:
             self._exit = os.pidfd_open(self._process.pid)
-        except ProcessLookupError:  # somebody else has reaped it
-            self._has_exited = True
         except (AttributeError, OSError):
-            pass  # not on this system, or not allowed here: `run` looks now and then
+            pass  # not on this system, not allowed here, or reaped by somebody else: `run` looks now and then
         else:
             self._selector.register(self._exit, selectors.EVENT_READ)
 
