@@ -195,7 +195,7 @@ def test_a_snapshot_that_is_too_old_is_told_at_once(connect: Connect, scope: Can
 
 
 class GivesUp(sqlite3.Connection):
-    """SQLite gives up a transaction with a statement, as it may when its cache is full and others hold locks."""
+    """Gives up a transaction with a statement, as SQLite may when its cache is full and others hold locks."""
 
     tries = 0
 

@@ -97,7 +97,7 @@ def ready(child: "subprocess.Popen[bytes]", line: bytes = b"ready\n") -> None:
 
 def test_a_child_that_heeds_the_signal_may_clean_up(tmp_path: Path) -> None:
     clean_up = f"trap 'sleep 0.1; echo clean > {tmp_path}/mark; exit 0' TERM"
-    script = f"{clean_up}; echo > {tmp_path}/ready; sleep 1000 & wait"
+    script = f"{clean_up}; sleep 1000 & echo > {tmp_path}/ready; wait"
     scope = CancelScope.child_of(None)
     attempt = Attempt(blocking.run, ["sh", "-c", script], scope=scope)
     until((tmp_path / "ready").exists)
@@ -121,7 +121,7 @@ def test_a_child_that_does_not_is_killed_after_the_grace_with_its_children(tmp_p
 
 def test_the_rest_of_the_group_has_the_rest_of_the_grace(tmp_path: Path) -> None:
     scope, mark = CancelScope.child_of(None), tmp_path / "mark"
-    late = f"trap 'sleep 0.2; echo clean > {mark}; exit' TERM; echo > {tmp_path}/ready; sleep 1000 & wait"
+    late = f"trap 'sleep 0.2; echo clean > {mark}; exit' TERM; sleep 1000 & echo > {tmp_path}/ready; wait"
     command = ["sh", "-c", 'sh -c "$0" > /dev/null & wait', late]
     attempt = Attempt(blocking.run, command, scope=scope)
     until((tmp_path / "ready").exists)
