@@ -97,7 +97,8 @@ def ready(child: "subprocess.Popen[bytes]", line: bytes = b"ready\n") -> None:
 
 def test_a_child_that_heeds_the_signal_may_clean_up(tmp_path: Path) -> None:
     clean_up = f"trap 'sleep 0.1; echo clean > {tmp_path}/mark; exit 0' TERM"
-    script = f"{clean_up}; sleep 1000 & echo > {tmp_path}/ready; wait"
+    # No long sleep in the background: a shell that has just forked one may lose the signal for it.
+    script = f"{clean_up}; echo > {tmp_path}/ready; while :; do sleep 0.05; done"
     scope = CancelScope.child_of(None)
     attempt = Attempt(blocking.run, ["sh", "-c", script], scope=scope)
     until((tmp_path / "ready").exists)
