@@ -12,6 +12,7 @@ A module imports only from the rows below its own:
     agents/                    agents as generators of effects: no thread, no I/O
     tools/  models/            what an agent uses: plain objects
     messages                   what actors say to each other
+    blocking/                  waits that a cancel ends
     kernel/                    what actors stand on
     events                     what is stored
     state                      what it changes

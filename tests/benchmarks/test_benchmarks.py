@@ -5,10 +5,12 @@ import sys
 import pytest
 
 from tree import run
+from waiting import WAITS
 
 SCRIPT = "tests/benchmarks/log.py"
 RUNTIME = "tests/benchmarks/runtime.py"
 STARTUP = "tests/benchmarks/startup.py"
+BLOCKING = "tests/benchmarks/blocking.py"
 
 
 @pytest.mark.slow
@@ -62,3 +64,13 @@ def test_a_system_that_the_benchmark_of_the_start_does_not_know_is_refused() -> 
     finished = run(sys.executable, STARTUP, "fastest")
     assert finished.code == 2
     assert "there is no system fastest: there are nothing, intermission," in finished.output
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_waits_shows_each_of_them_and_what_they_cost() -> None:
+    finished = run(sys.executable, BLOCKING, "--quick")
+    finished.check()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in finished.output.splitlines()]
+    table = [row for row in rows if row]
+    assert [row[0] for row in table[2 : 2 + len(WAITS)]] == [wait.name for wait in WAITS]
+    assert table[-1][0] == "check() of a scope"

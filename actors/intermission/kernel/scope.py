@@ -6,9 +6,7 @@ item or an attribute), and who adds something and who cancels each write first a
 writing then. Every step can be repeated: an interrupt may hit between any two.
 """
 
-import _thread
 import asyncio
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar, Token, copy_context
@@ -17,6 +15,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from intermission.kernel.cancel_hooks import CancelHandle, Cancelled, ScopeHost, timer_of
+from intermission.kernel.gates import hold, new_gate, open_gate, refuse_in_loop
 from intermission.kernel.timer import Timer, TimerHandle
 
 __all__ = ["CancelHandle", "CancelScope", "Cancelled", "ScopeHost"]
@@ -184,7 +183,7 @@ class CancelScope:
 
     @property
     def timer(self) -> Timer:
-        """The timer of this scope's deadlines."""
+        """What counts the time of this scope's deadlines and sleeps."""
         return timer_of(self._host)
 
     def check(self) -> None:
@@ -304,13 +303,12 @@ class CancelScope:
         Raises:
             RuntimeError: This thread runs an event loop, which would freeze; await `asleep` there.
         """
-        _refuse_in_loop("wait")
+        refuse_in_loop("wait")
         if self._cause is None:
-            gate = _thread.allocate_lock()
-            gate.acquire()
-            handle = self.on_cancel_now(partial(_open, gate))
+            gate = new_gate()
+            handle = self.on_cancel_now(partial(open_gate, gate))
             try:
-                _hold(gate, timeout, timer_of(self._host))
+                hold(gate, timeout, self.timer)
             finally:
                 handle.remove()
         return self._cause is not None
@@ -353,34 +351,6 @@ class CancelScope:
 
 
 _current: ContextVar[CancelScope | None] = ContextVar("intermission_scope", default=None)
-
-
-def _refuse_in_loop(name: str) -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise RuntimeError(
-        f"{name}() would freeze the event loop that runs on this thread; await asleep() of the scope instead"
-    )
-
-
-def _open(gate: _thread.LockType) -> None:
-    with suppress(RuntimeError):  # it is open
-        gate.release()
-
-
-def _hold(gate: _thread.LockType, timeout: float | None, timer: Timer) -> None:
-    if timeout is None:
-        gate.acquire()
-    elif timer.is_steered and timeout > 0:
-        alarm = timer.call_later(timeout, _open, gate)
-        try:
-            gate.acquire()
-        finally:
-            alarm.cancel()
-    else:
-        gate.acquire(timeout=min(max(0.0, timeout), threading.TIMEOUT_MAX))
 
 
 def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None]) -> None:
