@@ -1,13 +1,13 @@
 """What happened in a session: frozen events, in the JSON that ADK's clients use."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Self, cast
 
 from intermission.content import Content, FunctionCall, FunctionResponse, plain_copy
+from intermission.ids import random_hex
 from intermission.state import Operation
 
 __all__ = ["NO_ACTIONS", "Event", "EventActions", "OpenEvent", "Usage", "new_event_id"]
@@ -15,7 +15,7 @@ __all__ = ["NO_ACTIONS", "Event", "EventActions", "OpenEvent", "Usage", "new_eve
 
 def new_event_id() -> str:
     """Return an id for an event that no other event has."""
-    return os.urandom(16).hex()
+    return random_hex()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from intermission.kernel.actor import Actor
 from intermission.models import ModelRequest, ModelResponse
 from intermission.runs.messages import RunEnded
 from intermission.sessions.actor import SessionActor
+from intermission.sessions.directory import WARM
 from intermission.sessions.view import SessionView
 from intermission.testing import Gate
 from intermission_storage import LmdbEventLog, MemoryEventLog
@@ -204,15 +205,19 @@ def threads() -> int:
 
 
 def session(number: int) -> dict[str, float]:
-    """Return the bytes of a resident session with its entry in the directory, and of ten events in it."""
+    """Return the bytes of one more resident session of ten events, with its entry, and of the events.
+
+    Only those that were idle last hold their events: as many before as after.
+    """
     with ExitStack() as stack:
         runner = _unsynced(Instant(), stack, 2 * number + 1000)
-        Crowd(runner, names(200, "warm"), TEN_EVENTS).run(100)
+        Crowd(runner, names(WARM + 100, "warm"), TEN_EVENTS).run(100)
         before = memory()
         Crowd(runner, names(number), TEN_EVENTS).run(100)
         cost = (memory() - before) / number
-        _check_resident(200 + number)
-        histories = [thing.events for thing in gc.get_objects() if type(thing) is SessionView]
+        _check_resident(WARM + 100 + number)
+        views = [thing for thing in gc.get_objects() if type(thing) is SessionView]
+        histories = [view.events for view in views if view.position]
         if {len(history) for history in histories} != {10}:
             raise RuntimeError("not all sessions have ten events")
         return {"session": cost, "events": _size(histories) / len(histories)}

@@ -9,6 +9,7 @@ import pytest
 
 import scale
 from intermission.kernel.timer import Timer
+from intermission.kernel.worker_jobs import Job
 from intermission.kernel.workers import Budget, Workers
 from intermission.testing import Gate, ManualClock
 from pools import Make, hold, run, until
@@ -195,7 +196,7 @@ def test_no_job_is_lost_to_a_thread_that_is_about_to_end(make: Make) -> None:
 
 def test_an_idle_thread_keeps_nothing_of_its_last_job(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     # What the test runner records of the exception would keep its traceback.
-    monkeypatch.setattr(logging.getLogger(Workers.__module__), "disabled", True)
+    monkeypatch.setattr(logging.getLogger(Job.__module__), "disabled", True)
 
     class Thing:
         def job(self) -> None:

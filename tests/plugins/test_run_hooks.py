@@ -22,7 +22,7 @@ from intermission import (
 )
 from intermission.agents.effects import Call, Steps
 from intermission.keys import SessionKey
-from intermission.sessions.records import open_run, run_started, session_created
+from intermission.sessions.records import open_run, run_started, session_created, session_entry
 from intermission.testing import FaultyLog, Gate, ScriptedModel
 from intermission_storage import LogFullError, MemoryEventLog
 
@@ -142,8 +142,9 @@ def test_a_message_that_cannot_be_stored_ends_its_run_and_the_session_stays_usab
 def test_a_run_whose_process_died_before_its_message_was_stored_leaves_its_session_usable() -> None:
     log, key = MemoryEventLog(), SessionKey(APP, "u", "s")
     dead = MemoryEventLog(share=log)
-    begun = [session_created(key, 0.0), run_started("e-dead", 0.0)]
-    dead.append(key.stream, begun, claim=True, put=[open_run(key, "e-dead")])
+    created = session_created(key, 0.0)
+    entries = [session_entry(key, 0.0, created.data["id"]), open_run(key, "e-dead")]
+    dead.append(key.stream, [created, run_started("e-dead", 0.0)], claim=True, put=entries)
     dead.close()
     app = app_plugged(llm("ok"), plugin(on_user_message_callback=doing(lambda: None)))
     with Runner(app, log=log) as runner:

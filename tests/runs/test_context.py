@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from intermission import (
 from intermission.agents.effects import Call, Steps, call_tools
 from intermission.models import ModelRequest, ModelResponse
 from intermission.testing import Gate, ScriptedModel, calls
-from intermission_storage import MemoryEventLog
+from intermission_storage import LmdbEventLog, MemoryEventLog
 from loops import PATIENCE
 from races import at_once
 
@@ -154,6 +155,25 @@ def test_what_a_tool_sets_is_its_own_in_every_mode(mode: ToolExecution) -> None:
     with Runner(app_with(model, plain, task), log=MemoryEventLog()) as runner:
         runner.run(**KEY, message="hi", config=RunConfig(tool_execution=mode)).answer(PATIENCE)
     assert seen == ["nobody"] * 6
+
+
+def test_what_an_agent_sets_for_a_while_can_be_reset_after_its_events_were_stored(tmp_path: Path) -> None:
+    seen = list[str]()
+
+    class Resetting(BaseAgent):
+        def run(self, context: AgentContext) -> Steps:
+            for number in range(20):
+                token = WHO.set(f"event {number}")
+                yield context.event(self.name, content=Content.model("ok"))
+                seen.append(WHO.get())
+                WHO.reset(token)
+
+    with (
+        LmdbEventLog(tmp_path / "log", sync=False) as log,
+        Runner(App("app", Resetting("resetting")), log=log) as runner,
+    ):
+        assert runner.run(**KEY, message="hi").answer(PATIENCE) == "ok"
+    assert seen == [f"event {number}" for number in range(20)]
 
 
 def test_what_an_agent_sets_stays_with_it_when_another_thread_goes_on_with_it() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apps import KEY, app_of
+from apps import KEY, app_of, app_with
 from commits import hold
 from flushes import compile_shim, count, in_child
 from intermission import (
@@ -26,9 +26,10 @@ from intermission.agents.effects import Steps, call_tools, emit
 from intermission.config import ToolExecution
 from intermission.kernel.dispatcher import Activatable, Dispatcher
 from intermission.kernel.workers import Budget, Workers
-from intermission.testing import ScriptedModel, calls
+from intermission.testing import Gate, ScriptedModel, calls
 from intermission.tools import FunctionTool
 from intermission_storage import Appended, LmdbEventLog, MemoryEventLog, Record, StorageError
+from pools import until
 
 SESSIONS = 100
 RUNS = 5  # of each session
@@ -196,20 +197,22 @@ def test_a_hundred_sessions_in_step_cost_no_more_flushes_than_one(shim: Path, tm
     assert flushes / (SESSIONS * RUNS) == 0.08
 
 
-def submits(monkeypatch: pytest.MonkeyPatch) -> Counter[Budget]:
-    """Return what counts the jobs that workers are given from now on."""
+def submits(monkeypatch: pytest.MonkeyPatch, pools: set[Workers] | None = None) -> Counter[Budget]:
+    """Return what counts the jobs that workers are given from now on; add those workers to a set."""
     found = Counter[Budget]()
     submit = Workers.submit
 
     def counted(self: Workers, *args: Any, **options: Any) -> None:
         found[options.get("budget", Budget.CALLS)] += 1
+        if pools is not None:
+            pools.add(self)
         submit(self, *args, **options)
 
     monkeypatch.setattr(Workers, "submit", counted)
     return found
 
 
-def test_a_run_whose_tools_take_turns_is_driven_by_one_worker_all_the_way(
+def test_a_run_whose_tools_take_turns_is_one_job_of_the_workers_all_the_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with Runner(app_of(llm(1, 2, 1)), log=MemoryEventLog()) as runner:
@@ -217,6 +220,28 @@ def test_a_run_whose_tools_take_turns_is_driven_by_one_worker_all_the_way(
         jobs = submits(monkeypatch)
         runner.run(**KEY, message="hi").result()
         assert jobs == {Budget.CALLS: 1}
+
+
+@pytest.mark.parametrize(("agent", "calls"), [("a call", COMMITS - 1), ("of one's own", COMMITS)])
+def test_a_worker_is_called_for_the_beginning_of_a_run_and_for_each_commit_but_a_last_one_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str, calls: int
+) -> None:
+    called: list[Workers] = []
+    call = Workers._call  # pyright: ignore[reportPrivateUsage] - what is counted
+
+    def counted(self: Workers) -> bool:
+        called.append(self)
+        return call(self)
+
+    monkeypatch.setattr(Workers, "_call", counted)
+    make, _ = AGENTS[agent]
+    with LmdbEventLog(tmp_path / "log", sync=False) as log:
+        for number in range(20):
+            with Runner(app_of(make()), log=log) as runner:
+                runner.run(user_id="u", session_id=f"{number}", message="hi").result()
+        # And for reading the session. What is stored before the agent has left its thread costs no call; nor
+        # does the last event of the runtime's own agent, which has no thread any more.
+        assert 20 <= len(called) <= (1 + calls) * 20
 
 
 def test_a_sessions_first_run_has_one_job_more_which_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,11 +252,27 @@ def test_a_sessions_first_run_has_one_job_more_which_reads_it(monkeypatch: pytes
 
 
 def test_calls_that_overlap_have_a_worker_each_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = submits(monkeypatch)
+    pools = set[Workers]()
+    jobs = submits(monkeypatch, pools)
     overlap = RunConfig(tool_execution=ToolExecution.PARALLEL_SUBSCRIBE)
-    with Runner(app_of(llm(3)), log=MemoryEventLog()) as runner:
-        runner.run(**KEY, message="hi", config=overlap).result()
+    gate = Gate()
+
+    def wait() -> str:
+        gate.wait()
+        return "done"
+
+    with Runner(
+        app_with(ScriptedModel(calls(("wait", {}), ("wait", {}), ("wait", {})), "ok"), wait),
+        log=MemoryEventLog(),
+    ) as runner:
+        run = runner.run(**KEY, message="hi", config=overlap).start()
+        gate.arrived(3)
+        pool = next(iter(pools))
+        until(lambda: pool.busy == 3)  # the strand has left, and a worker goes on with it in the end
         assert jobs[Budget.CALLS] == 1 + 3
+        gate.open()
+        assert run.result().status is RunStatus.COMPLETED
+        assert jobs[Budget.CALLS] == 1 + 3 + 1
 
 
 def test_a_run_with_one_call_takes_the_dispatcher_twelve_turns_at_most(

@@ -1,9 +1,11 @@
 """Many sessions, many callers and many steps cost no more than few at a time."""
 
 import asyncio
+import gc
 import os
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -13,9 +15,13 @@ from apps import KEY, Key, app_of, app_with
 from intermission import AgentContext, BaseAgent, Content, Runner
 from intermission.agents.effects import Steps
 from intermission.models import ModelRequest
+from intermission.sessions import directory
+from intermission.sessions.view import SessionView
 from intermission.testing import ScriptedModel
 from intermission_storage import Appended, BatchOptions, LmdbEventLog, MemoryEventLog, Record, StorageError
 from loops import PATIENCE
+from pools import until
+from races import at_once
 from scale import rounds
 
 SESSIONS = rounds(300, 10_000)
@@ -40,6 +46,51 @@ def test_sessions_at_rest_cost_neither_threads_nor_actors_and_the_first_one_has_
         assert runner.run(**first, message="again").answer(PATIENCE) == "ok"
     assert said(model.requests[-1]) == ["0", "ok", "again"]
     assert max(threads) <= 12
+
+
+def histories() -> int:
+    """How many sessions hold their events."""
+    gc.collect()
+    return sum(type(thing) is SessionView and thing.position > 0 for thing in gc.get_objects())
+
+
+def test_sessions_that_were_not_idle_last_hold_no_events_and_have_them_in_their_next_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(directory, "WARM", 3)
+    model, others = ScriptedModel(default="ok"), histories()
+    with Runner(app_with(model), log=MemoryEventLog()) as runner:
+        for number in range(20):
+            runner.run(user_id="u", session_id=str(number), message=f"{number}").answer(PATIENCE)
+        until(lambda: histories() == others + 3)
+        for number in (0, 19):
+            key = Key(user_id="u", session_id=str(number))
+            assert runner.run(**key, message="again").answer(PATIENCE) == "ok"
+            assert said(model.requests[-1]) == [f"{number}", "ok", "again"]
+            until(lambda: histories() == others + 3)
+
+
+def test_no_run_misses_an_event_however_often_its_session_lets_go_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A race: each session is told to let go whenever it is idle, while the next run is on its way."""
+    monkeypatch.setattr(directory, "WARM", 0)
+    seen = dict[str, list[int]]()
+
+    class Counting(BaseAgent):
+        def run(self, context: AgentContext) -> Steps:
+            seen.setdefault(context.session_id, []).append(len(context.events))
+            yield context.event(self.name, content=Content.model("ok"))
+
+    times = rounds(30, 100)
+    with Runner(app_of(Counting("counting")), log=MemoryEventLog()) as runner:
+
+        def work(session_id: str) -> None:
+            for _ in range(times):
+                assert runner.run(user_id="u", session_id=session_id, message="hi").answer(PATIENCE) == "ok"
+
+        at_once(*[partial(work, str(number)) for number in range(4)])
+    assert seen == {str(number): list(range(1, 2 * times, 2)) for number in range(4)}
 
 
 def descriptors() -> int:

@@ -174,6 +174,8 @@ class Cell(Mailbox):
         """Take back `watch`; what is here already stays."""
         if self.watching is not None:
             self.watching.pop(target, None)
+            if not self.watching:
+                self.watching = None  # an empty one is large, and most actors are idle sessions
         if target.watchers is not None:
             target.watchers.pop(self, None)
 
@@ -256,8 +258,9 @@ class Cell(Mailbox):
                 watcher, _ = self.watchers.popitem()
             except KeyError:  # another thread took it
                 break
-            if watcher.watching is not None:
-                watcher.watching.pop(self, None)
+            watching = watcher.watching  # its own thread may let go of it
+            if watching is not None:
+                watching.pop(self, None)
             watcher.put(Envelope(Terminated(ref, self.error), NOBODY))
 
     def _exception(self, error: BaseException) -> Exception:

@@ -107,7 +107,20 @@ class Mailbox:
         Raises:
             Pause: There is none, or as many as `begin` allows were taken.
         """
-        if self._incoming:
+        incoming = self._incoming
+        if incoming:
+            if (
+                len(incoming) == 1
+                and self._budget
+                and self._control_budget
+                and not (self._control or self._internal or self._user)
+            ):
+                # Mostly it is alone, and there is nothing to be sorted. Who puts adds behind it.
+                if self._lane_of(incoming[0]) is _CONTROL:
+                    self._control_budget -= 1
+                else:
+                    self._budget -= 1
+                return incoming.pop(0)
             self._sort()
         if self._control:
             if self._control_budget == 0:
@@ -168,17 +181,21 @@ class Mailbox:
         if self._incoming and not self._queued:
             self.wake()
 
+    @staticmethod
+    def _lane_of(envelope: Envelope[Any]) -> object:
+        """Return a message's lane, if it is one: a field of the user's may happen to be called so."""
+        message: object = envelope.message
+        try:
+            return getattr(type(message), "lane", None)
+        except Exception:  # noqa: BLE001 - a strange metaclass must not lose the messages behind it
+            return None
+
     def _sort(self) -> None:
         # Only the reader takes away, so what it copied still stands at the front, whoever appends meanwhile.
         batch = self._incoming[:]
         del self._incoming[: len(batch)]
         for envelope in batch:
-            message: object = envelope.message
-            try:
-                lane = getattr(type(message), "lane", None)
-            except Exception:  # noqa: BLE001 - a strange metaclass must not lose the messages behind it
-                lane = None
-            # A field of the user's that happens to be called lane is no Lane.
+            lane = self._lane_of(envelope)
             if lane is _CONTROL:
                 if self._control is None:
                     self._control = deque()

@@ -1,6 +1,5 @@
 """`Workers`: elastic daemon threads for what blocks, within budgets that cannot starve one another."""
 
-import _thread
 import logging
 import os
 import threading
@@ -9,78 +8,19 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
-from enum import Enum, StrEnum, auto
-from typing import TypeVarTuple
+from typing import TypeAlias, TypeVarTuple
 
-from intermission.kernel.timer import Timer, TimerHandle
+from intermission.kernel.timer import Timer
+from intermission.kernel.worker_jobs import HELD, Budget, Job, JobLane, MayBlock, Places, Worker
 
-__all__ = ["Budget", "Workers"]
+__all__ = ["HELD", "Budget", "Workers"]
 
 logger = logging.getLogger(__name__)
 
+_Step: TypeAlias = Callable[[Job], None] | None
 _Ts = TypeVarTuple("_Ts")
 
 _RETRY = 0.1  # seconds after which a thread that the system did not start is tried again
-
-
-class Budget(StrEnum):
-    """On whose account a job runs. Each has a limit of its own; the threads are shared."""
-
-    CALLS = "calls"
-    """Strands, model and tool calls."""
-
-    HOOKS = "hooks"
-    """Callbacks, plugins and subscribers."""
-
-    RESERVE = "reserve"
-    """The runtime's own short work, such as reading the log: it may have to wait, and is never refused."""
-
-    ABORT = "abort"
-    """Users' hooks on cancelled scopes: one more than the limit is refused at once, for all may be stuck."""
-
-
-class _Verdict(Enum):
-    DONE = auto()
-    START = auto()
-    REFUSE = auto()
-
-
-class _Lane:
-    __slots__ = ("busy", "limit", "line", "wait")
-
-    def __init__(self, limit: int, wait: float | None) -> None:
-        self.limit = limit
-        self.wait = wait  # seconds in line; None: as long as it takes
-        self.busy = 0
-        self.line: deque[_Job] = deque()
-
-
-class _Job:
-    __slots__ = ("alarm", "args", "context", "function", "lane", "refused")
-
-    def __init__(
-        self,
-        lane: _Lane,
-        function: Callable[..., object],
-        args: tuple[object, ...],
-        refused: Callable[[], object] | None,
-        context: Context | None,
-    ) -> None:
-        self.lane = lane
-        self.function = function
-        self.args = args
-        self.refused = refused
-        self.context = context
-        self.alarm: TimerHandle | None = None
-
-
-class _Worker:
-    __slots__ = ("job", "wake")
-
-    def __init__(self, job: _Job | None) -> None:
-        self.job = job
-        self.wake = _thread.allocate_lock()
-        self.wake.acquire()
 
 
 class Workers:
@@ -90,6 +30,12 @@ class Workers:
     started; at the limit of its budget it stands in line, first in, first out. Exactly one of a job's
     `function` and `refused` is called.
 
+    *Cooperative* jobs say where they may block, with `blocking`, and share few threads: one that has a place
+    is *ready*, and is taken by whichever thread comes by. It may leave its thread by returning `HELD`, and
+    keeps its place; `resume` makes it ready again. While one is ready a thread is on its way to it that is
+    outside of all that may block, so none ever waits for what another does; if there is none, another thread
+    is called. Mostly a thread is back before the one that was called has got Python's lock: few calls serve.
+
     Args:
         timer: Ends the time in line; `refused` is called on its thread.
         limit: Jobs of `Budget.CALLS` at a time.
@@ -97,6 +43,9 @@ class Workers:
         idle: Seconds without a job after which a thread ends.
         name: Of the threads, before their number.
         hooks, reserve, aborts: Jobs at a time of the other budgets.
+
+    Attributes:
+        blocking: `with workers.blocking:` is for what may block in a cooperative job, and only there.
     """
 
     def __init__(
@@ -111,6 +60,7 @@ class Workers:
         reserve: int = 64,
         aborts: int = 256,
     ) -> None:
+        self.blocking = MayBlock(self._blocking_begins, self._blocking_ends)
         self._timer = timer
         self._idle_for = min(idle, threading.TIMEOUT_MAX)
         self._name = name
@@ -118,19 +68,20 @@ class Workers:
         # Reentrant: a finaliser may run wherever something is allocated. Where that is under the lock, what
         # it guards is whole.
         self._lock = threading.RLock()
-        self._lanes = {
-            Budget.CALLS: _Lane(limit, wait),
-            Budget.HOOKS: _Lane(hooks, wait),
-            Budget.RESERVE: _Lane(reserve, None),
-            Budget.ABORT: _Lane(aborts, 0.0),
-        }
-        self._calls = self._lanes[Budget.CALLS]
-        self._every_lane = tuple(self._lanes.values())
-        self._busy = 0
-        self._idle: list[_Worker] = []
+        self._places = Places(
+            {
+                Budget.CALLS: JobLane(limit, wait),
+                Budget.HOOKS: JobLane(hooks, wait),
+                Budget.RESERVE: JobLane(reserve, None),
+                Budget.ABORT: JobLane(aborts, 0.0),
+            }
+        )
+        self._ready: deque[Job] = deque()  # cooperative jobs with a place, and none but them
+        self._runners = 0  # threads that take what is ready, as soon as they have done what does not block
+        self._called = 0  # those of them that have been called and are not there yet
+        self._idle: list[Worker] = []
         self._threads: set[threading.Thread] = set()
         self._started = 0
-        self._peak = 0
         self._refused = 0
         self._retrying = False
         self._closed = False
@@ -147,8 +98,8 @@ class Workers:
 
     @property
     def busy(self) -> int:
-        """How many threads run a job."""
-        return self._busy
+        """How many jobs have a place: they run, or are ready or held."""
+        return self._places.busy
 
     @property
     def idle(self) -> int:
@@ -158,12 +109,12 @@ class Workers:
     @property
     def waiting(self) -> int:
         """How many jobs stand in line."""
-        return sum(len(lane.line) for lane in self._every_lane)
+        return self._places.waiting
 
     @property
     def peak(self) -> int:
-        """The most jobs that ever ran at a time."""
-        return self._peak
+        """The most jobs that ever had a place at a time."""
+        return self._places.peak
 
     @property
     def refused_count(self) -> int:
@@ -177,6 +128,7 @@ class Workers:
         refused: Callable[[], object] | None = None,
         budget: Budget = Budget.CALLS,
         context: Context | None = None,
+        cooperative: bool = False,
     ) -> None:
         """Run `function(*args)` on a thread of the pool; never wait for one.
 
@@ -186,6 +138,7 @@ class Workers:
             refused: Called on the timer's thread, quickly, instead of `function` when the job stood in line
                 for too long, or the pool is closed. Without it a refusal is logged.
             context: The context variables of the job; those of the caller do not come along. None: none.
+            cooperative: Whether the job says where it may block. It sees to its context variables itself.
 
         Raises:
             RuntimeError: This process was forked from the one that made the pool: its threads are not here.
@@ -195,9 +148,27 @@ class Workers:
                 f"these workers belong to process {self._pid}, and this is its forked child "
                 f"{os.getpid()}, which has none of their threads; make new ones here"
             )
-        # To look a member of an enumeration up is slow, and nearly all are calls.
-        lane = self._calls if budget is Budget.CALLS else self._lanes[budget]
-        self._place(_Job(lane, function, args, refused, context))
+        self._place(Job(self._places.lane(budget), function, args, refused, context, cooperative=cooperative))
+
+    def resume(self, function: Callable[[*_Ts], object], *args: *_Ts) -> None:
+        """Go on with a job of `Budget.CALLS` that was held, by `function(*args)`.
+
+        It has a place, so it is never refused, and it runs when the pool is closed, too.
+        """
+        job = Job(self._places.calls, function, args, cooperative=True)
+        with self._lock:
+            must_start = self._make_ready(job)
+        if must_start:
+            self._start_called()
+
+    def end_held(self) -> None:
+        """A job of `Budget.CALLS` that was held is at its end, and needs no thread for that."""
+        with self._lock:
+            self._places.give_back(self._places.calls)
+            job = self._places.from_line(self._places.calls) if self._places.waiting else None
+            step = None if job is None else self._hand_over(job)
+        if job is not None and step is not None:
+            step(job)
 
     def close(self, timeout: float = 0.0) -> int:
         """Take no more jobs and refuse those in line; let go of the threads.
@@ -208,13 +179,11 @@ class Workers:
             timeout: Seconds to wait for the busy ones.
 
         Returns:
-            How many jobs still run.
+            How many jobs still have a place.
         """
         with self._lock:
             self._closed = True
-            jobs = [job for lane in self._every_lane for job in lane.line]
-            for lane in self._every_lane:
-                lane.line.clear()
+            jobs = self._places.clear_lines()
             while self._idle:
                 self._idle.pop().wake.release()
             threads = self._threads - {threading.current_thread()}
@@ -226,57 +195,96 @@ class Workers:
                 thread.join(max(0.0, deadline - time.monotonic()))
         return self.busy
 
-    def _place(self, job: _Job, *, may_start: bool = True) -> None:
+    def _blocking_begins(self) -> None:
+        """What follows in this cooperative job may block: others no longer count on this thread."""
         with self._lock:
-            verdict = self._decide(job, may_start)
-        if verdict is _Verdict.START:
-            self._start(job)
-        elif verdict is _Verdict.REFUSE:
-            self._refuse(job)
+            self._runners -= 1
+            must_start = bool(self._ready) and not self._runners and self._call()
+        if must_start:
+            self._start_called()
 
-    def _decide(self, job: _Job, may_start: bool) -> _Verdict:
+    def _blocking_ends(self) -> None:
+        """What follows does not block, and then this thread sees to what is ready."""
+        with self._lock:
+            self._runners += 1
+
+    def _place(self, job: Job, *, may_start: bool = True) -> None:
+        with self._lock:
+            step = self._decide(job, may_start)
+        if step is not None:
+            step(job)
+
+    def _decide(self, job: Job, may_start: bool) -> _Step:
+        """Return what is left to be done for a job, without the lock."""
         lane = job.lane
         if self._closed:
-            return _Verdict.REFUSE
+            return self._refuse
         if lane.busy < lane.limit and (self._idle or may_start):
-            self._count(lane, 1)
-            if not self._idle:
-                return _Verdict.START
-            # Both under the lock: a thread that is not among the idle ones has a job, or ends.
-            worker = self._idle.pop()
-            worker.job = job
-            worker.wake.release()
-            return _Verdict.DONE
+            self._places.take(lane)
+            return self._hand_over(job)
         if lane.wait == 0.0:
-            return _Verdict.REFUSE
+            return self._refuse
         if lane.wait is not None:
             try:
                 job.alarm = self._timer.call_later(lane.wait, self._give_up, job)
             except RuntimeError:  # without a timer it could stand there for ever
-                return _Verdict.REFUSE
-        lane.line.append(job)
-        return _Verdict.DONE
+                return self._refuse
+        self._places.line_up(job)
+        return None
 
-    def _count(self, lane: _Lane, change: int) -> None:
-        lane.busy += change
-        self._busy += change
-        if self._busy > self._peak:
-            self._peak = self._busy
+    # The rest is done with the lock in hand, unless it says otherwise.
 
-    def _start(self, job: _Job) -> None:
-        if self._start_thread(job):
+    def _hand_over(self, job: Job) -> _Step:
+        """Give a job that has a place a thread; return what is left to be done, without the lock."""
+        if job.cooperative:
+            return self._start_called if self._make_ready(job) else None
+        if not self._idle:
+            return self._start
+        # Both under the lock: a thread that is not among the idle ones has a job, or ends.
+        worker = self._idle.pop()
+        worker.job = job
+        worker.wake.release()
+        return None
+
+    def _make_ready(self, job: Job) -> bool:
+        """Return whether a thread must be started for it."""
+        self._ready.append(job)
+        return not self._runners and self._call()
+
+    def _call(self) -> bool:
+        """Call a thread to see to what is ready; return whether one must be started."""
+        self._runners += 1
+        self._called += 1
+        if not self._idle:
+            return True
+        worker = self._idle.pop()
+        worker.called = worker.runs = True
+        worker.wake.release()
+        return False
+
+    def _start_called(self, _: Job | None = None) -> None:
+        """Start the thread that is on its way already; without the lock."""
+        if not self._start_thread(Worker(None, called=True)):
+            with self._lock:
+                self._runners -= 1
+                self._called -= 1
+            self._retry_later()
+
+    def _start(self, job: Job) -> None:
+        """Start a thread for a job; without the lock."""
+        if self._start_thread(Worker(job)):
             return
         # As at the limit; but perhaps nobody is there to take the job from the line.
         with self._lock:
-            self._count(job.lane, -1)
+            self._places.give_back(job.lane)
         self._place(job, may_start=False)
         self._retry_later()
 
-    def _start_thread(self, job: _Job | None) -> bool:
+    def _start_thread(self, worker: Worker) -> bool:
         with self._lock:
             self._started += 1
             name = f"{self._name}-{self._started}"
-        thread = threading.Thread(target=self._work, args=(_Worker(job),), name=name, daemon=True)
+        thread = threading.Thread(target=self._work, args=(worker,), name=name, daemon=True)
         self._threads.add(thread)
         try:
             thread.start()
@@ -287,7 +295,7 @@ class Workers:
 
     def _retry_later(self) -> None:
         with self._lock:
-            if self._retrying or self._closed or not self.waiting:
+            if self._retrying or not (self._ready or self.waiting):
                 return
             self._retrying = True
         with suppress(RuntimeError):  # the timer is closed, and soon this pool will be
@@ -296,36 +304,21 @@ class Workers:
     def _retry(self) -> None:
         with self._lock:
             self._retrying = False
-            free = sum(min(len(lane.line), lane.limit - lane.busy) for lane in self._every_lane)
-            count = 0 if self._closed else free
+            count = self._places.free + (bool(self._ready) and not self._runners)
         for _ in range(count):
-            if not self._start_thread(None):
+            if not self._start_thread(Worker(None)):
                 self._retry_later()
                 return
 
-    def _from_line(self, lane: _Lane) -> _Job | None:
-        if not lane.line or lane.busy >= lane.limit:
-            # Others stand in line with places left only where a thread could not be started.
-            for lane in self._every_lane:
-                if lane.line and lane.busy < lane.limit:
-                    break
-            else:
-                return None
-        job = lane.line.popleft()
-        self._count(lane, 1)
-        if job.alarm is not None:
-            job.alarm.cancel()
-        return job
-
-    def _give_up(self, job: _Job) -> None:
+    def _give_up(self, job: Job) -> None:
+        """A job has stood in line for too long; without the lock."""
         with self._lock:
-            try:
-                job.lane.line.remove(job)
-            except ValueError:  # a thread has it
+            if not self._places.leave_line(job):  # a thread has it
                 return
         self._refuse(job)
 
-    def _refuse(self, job: _Job) -> None:
+    def _refuse(self, job: Job) -> None:
+        """Tell who submitted it; without the lock."""
         if job.alarm is not None:
             job.alarm.cancel()
         with self._lock:
@@ -338,41 +331,70 @@ class Workers:
         try:
             self._timer.call_soon(job.refused)
         except RuntimeError:  # it is closed; whoever closes a runtime can take the answer
-            _call(job.refused)
+            Job(job.lane, job.refused, (), cooperative=False).run()
 
-    def _work(self, worker: _Worker) -> None:
+    # What threads do.
+
+    def _work(self, worker: Worker) -> None:
         if worker.job is None:
             self._rest(worker, None)
         try:
             while (job := worker.job) is not None:
                 worker.job = None
-                _call(job.function, *job.args, context=job.context)
-                lane = job.lane
+                lane = None if job.run() else job.lane
                 # A thread that waits for its next job keeps nothing of the last one.
                 del job
                 self._rest(worker, lane)
         finally:
             self._threads.discard(threading.current_thread())
 
-    def _rest(self, worker: _Worker, lane: _Lane | None) -> None:
-        """Return when `worker`, which had a job on `lane`, has another one, or none and shall end."""
-        with self._lock:
-            if lane is not None:
-                self._count(lane, -1)
-            worker.job = self._from_line(lane or self._calls)
-            if worker.job is not None or self._closed:
+    def _rest(self, worker: Worker, lane: JobLane | None) -> None:
+        """Return when `worker`, which gives back a place on `lane`, has a job, or none and shall end."""
+        while True:
+            with self._lock:
+                if lane is not None:
+                    self._places.give_back(lane)
+                must_start = self._find(worker, lane)
+                if worker.job is None and not self._closed:
+                    self._idle.append(worker)
+            lane = None
+            if must_start:
+                self._start_called()
+            if worker.job is not None or self._closed or not self._wait(worker):
                 return
-            self._idle.append(worker)
+
+    def _wait(self, worker: Worker) -> bool:
+        """Wait until an idle worker is needed; return whether it has no job yet, and must look for one."""
         while not worker.wake.acquire(timeout=self._idle_for):
             with self._lock:
-                if worker.job is None:
-                    if worker in self._idle:
-                        self._idle.remove(worker)
-                    return
+                if worker in self._idle:
+                    self._idle.remove(worker)
+                    return False
+        return worker.called
 
+    def _find(self, worker: Worker, lane: JobLane | None) -> bool:
+        """Look for a job for a worker; return whether a thread must be started for others."""
+        if worker.called:
+            worker.called = False
+            self._called -= 1
+        from_line = self._places.from_line(lane or self._places.calls) if self._places.waiting else None
+        if from_line is not None:
+            if not from_line.cooperative:
+                worker.job = from_line
+                return self._runs_no_more(worker)
+            self._ready.append(from_line)
+        others = self._runners - self._called - worker.runs
+        if self._ready and not others:
+            if not worker.runs:
+                worker.runs = True
+                self._runners += 1
+            worker.job = self._ready.popleft()
+            return False
+        return self._runs_no_more(worker)
 
-def _call(function: Callable[..., object], *args: object, context: Context | None = None) -> None:
-    try:
-        (Context() if context is None else context).run(function, *args)
-    except BaseException:  # nothing that a job does may cost the pool a thread
-        logger.exception("a job failed")
+    def _runs_no_more(self, worker: Worker) -> bool:
+        """Do not count on it for what is ready; return whether a thread must be started for that."""
+        if worker.runs:
+            worker.runs = False
+            self._runners -= 1
+        return bool(self._ready) and not self._runners and self._call()

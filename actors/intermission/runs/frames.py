@@ -1,11 +1,13 @@
 """`Frame`: what stands on a strand's stack, with the hooks that there are around it."""
 
 import inspect
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from intermission.agents.base import AgentContext
 from intermission.agents.effects import Runnable
+from intermission.agents.llm import LlmAgent
 from intermission.runs.environment import Environment
 from intermission.runs.hooks import (
     Body,
@@ -15,17 +17,19 @@ from intermission.runs.hooks import (
     run_steps,
     stopped_steps,
 )
+from intermission.tools.function import FunctionTool
 
 __all__ = ["Frame", "frame_in", "frame_of", "root_frame", "stopped_frame"]
 
 
 @dataclass(slots=True)
 class Frame:
-    """A generator on the stack, and the agent in whose name it yields."""
+    """A generator on the stack, and the agent in whose name it yields; `quick` if it never blocks."""
 
     steps: Any
     agent: Runnable
     context: AgentContext
+    quick: bool
 
 
 def root_frame(environment: Environment, agent: Runnable, context: AgentContext) -> Frame:
@@ -35,7 +39,7 @@ def root_frame(environment: Environment, agent: Runnable, context: AgentContext)
         TypeError: See `frame_of`.
     """
     if has_run_hooks(environment.plugins):
-        return Frame(run_steps(environment, agent, context), agent, context)
+        return Frame(run_steps(environment, agent, context), agent, context, quick=True)
     return frame_of(environment, agent, context)
 
 
@@ -46,8 +50,8 @@ def frame_of(environment: Environment, agent: Runnable, context: AgentContext) -
         TypeError: Its `run` is no generator.
     """
     if has_agent_hooks(environment.plugins, agent):
-        return Frame(agent_steps(environment, agent, context), agent, context)
-    return _bare(agent, context)
+        return Frame(agent_steps(environment, agent, context), agent, context, quick=True)
+    return _bare(environment, agent, context)
 
 
 def frame_in(environment: Environment, body: Body, context: AgentContext) -> Frame:
@@ -56,19 +60,33 @@ def frame_in(environment: Environment, body: Body, context: AgentContext) -> Fra
     Raises:
         TypeError: See `frame_of`.
     """
-    return _bare(body.agent, context) if body.bare else frame_of(environment, body.agent, context)
+    if body.bare:
+        return _bare(environment, body.agent, context)
+    return frame_of(environment, body.agent, context)
 
 
 def stopped_frame(environment: Environment, top: Frame, root: AgentContext) -> Frame:
     """Return the frame that ends a run which was stopped while `top` was at work."""
-    return Frame(stopped_steps(environment, top.agent.name, top.context, root), top.agent, top.context)
+    steps = stopped_steps(environment, top.agent.name, top.context, root)
+    return Frame(steps, top.agent, top.context, quick=True)
 
 
-def _bare(agent: Runnable, context: AgentContext) -> Frame:
-    steps: object = agent.run(context)
+def _bare(environment: Environment, agent: Runnable, context: AgentContext) -> Frame:
+    quick = _is_quick(agent)
+    with nullcontext() if quick else environment.services.workers.blocking:
+        steps: object = agent.run(context)
     if not inspect.isgenerator(steps):
         raise TypeError(
             f"run() of agent {agent.name!r} must be a generator, that is, hold a yield; "
             f"it returned {type(steps).__name__}"
         )
-    return Frame(steps, agent, context)
+    return Frame(steps, agent, context, quick)
+
+
+def _is_quick(agent: Runnable) -> bool:
+    """Return whether nothing of a user's runs in the agent's generator, which so does not block."""
+    return (
+        type(agent) is LlmAgent
+        and agent.output_schema is None
+        and all(type(tool) is FunctionTool for tool in agent.tools.values())
+    )

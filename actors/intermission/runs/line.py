@@ -1,17 +1,24 @@
 """`Line`: a strand as those see it who work for it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from intermission.agents.base import AgentContext
 from intermission.agents.effects import Runnable
-from intermission.events import Event
 from intermission.kernel.scope import CancelScope
 from intermission.runs.calls import Outcome
 from intermission.runs.environment import Environment
 from intermission_storage import Record
 
-__all__ = ["Finished", "Line"]
+__all__ = ["Finished", "Line", "Store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Of the runtime's own effects: store records, with what is owed, and go on when that is durable."""
+
+    records: Sequence[Record]
 
 
 class Line(Protocol):
@@ -25,12 +32,6 @@ class Line(Protocol):
 
     def start(self) -> None:
         """Have a worker drive it from its beginning."""
-        ...
-
-    def store(
-        self, event: Event | None, *, after: Sequence[Record] = (), last: bool = False, opening: bool = False
-    ) -> Event | None:
-        """Have the session store something, and wait until that is durable."""
         ...
 
     def journal(self, *records: Record) -> None:

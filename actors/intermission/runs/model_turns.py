@@ -1,4 +1,4 @@
-"""What a strand does for `CallModel`, as a generator of blocking calls."""
+"""What a strand does for `CallModel`, as a generator of blocking calls and of what it waits for."""
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
@@ -45,10 +45,10 @@ def model_turn(
         generated = yield from ask_model(environment, effect, context, ahead)
     except Exception:
         if ahead is not None:
-            ahead.wait()
+            yield ahead
         raise
     if ahead is not None:
-        ahead.wait()
+        yield ahead
     return generated
 
 

@@ -1,7 +1,9 @@
 """`Strand`: drives an agent's generators, on one worker at a time, and performs what they yield."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from intermission.agents.base import AgentContext
@@ -10,10 +12,8 @@ from intermission.agents.llm import LlmAgent
 from intermission.errors import OverloadedError
 from intermission.events import Event
 from intermission.kernel.actor import ActorCrashError
-from intermission.kernel.cancel_hooks import CancelHandle
-from intermission.kernel.promise import Promise
 from intermission.kernel.scope import Cancelled, CancelScope
-from intermission.kernel.workers import Budget
+from intermission.kernel.workers import HELD, Budget
 from intermission.runs.ahead import Ahead
 from intermission.runs.async_calls import function_call
 from intermission.runs.calls import Blocking, OpenCall, Outcome
@@ -22,11 +22,11 @@ from intermission.runs.environment import Environment
 from intermission.runs.fork import Forked, check_depth
 from intermission.runs.frames import Frame, frame_in, frame_of, root_frame, stopped_frame
 from intermission.runs.hooks import Body, Opening
-from intermission.runs.line import Finished, Line
-from intermission.runs.messages import Append
+from intermission.runs.line import Finished, Line, Store
 from intermission.runs.model_hooks import has_model_hooks, model_steps
 from intermission.runs.result import CancelSource
 from intermission.runs.signals import RunOver, RunStopped
+from intermission.runs.storing import Stored, Storing
 from intermission.runs.together import Together
 from intermission.runs.tool_turns import tool_turn
 from intermission.runs.work import Piece
@@ -37,11 +37,12 @@ __all__ = ["Strand"]
 logger = logging.getLogger(__name__)
 
 
-class Strand:
+class Strand(Storing):
     """One line of an agent's work: a stack of generators, of which the top one is advanced.
 
-    A worker drives it from effect to effect. When a blocking call in it is given up, the worker stays with
-    the call, and another goes on with the strand: it belongs to whoever took the ticket of its call.
+    A worker drives it from effect to effect. While something is being stored it has none, and whichever is
+    free goes on with it then. When a blocking call in it is given up, the worker stays with the call, and
+    another goes on with the strand: it belongs to whoever took the ticket of its call.
 
     Args:
         environment: What the strands of a run share.
@@ -52,7 +53,6 @@ class Strand:
         root: Whether the run ends with this strand.
 
     Attributes:
-        owed: Records that are stored with the strand's next append.
         begun: The ids of calls whose beginning is in the log.
         stopped: Whether it ended before its time, because a stop was asked for.
     """
@@ -67,9 +67,7 @@ class Strand:
         *,
         root: bool = False,
     ) -> None:
-        self.environment = environment
-        self.scope = scope
-        self.owed: list[Record] = []
+        super().__init__(environment, scope)
         self.begun: set[str] = set()
         self.stopped = False
         self._agent = agent
@@ -78,10 +76,8 @@ class Strand:
         self._finished = finished
         self._root = root
         self._piece = Piece("agent", agent.name)
-        self._reply: Promise[Event | None] | None = None
-        self._ahead: Ahead | None = None  # the append that the next effect, a model call, does not wait for
         self._variables = environment.run.context
-        self._hook: CancelHandle | None = scope.on_cancel_now(self._wake)
+        self._last: Stored | None = None  # the reply after which a quick root has nothing more to do
 
     def start(self) -> None:
         """Have a worker drive the strand from its beginning."""
@@ -92,55 +88,6 @@ class Strand:
         """Return a new strand of the same run, for an agent on a branch of its own."""
         return Strand(self.environment, agent, context, scope, finished)
 
-    def store(
-        self, event: Event | None, *, after: Sequence[Record] = (), last: bool = False, opening: bool = False
-    ) -> Event | None:
-        """Have the session store what is owed, an event and records, and wait until that is durable.
-
-        Raises:
-            RunOver: The run, or the strand, is over.
-            StorageError: It could not be stored.
-        """
-        reply: Promise[Event | None] = Promise()
-        self._reply = reply
-        before, self.owed = self.owed, []
-        self.environment.tell(Append(self.environment.run, event, reply, before, after, last, opening))
-        if self.scope.cancelled:
-            reply.fail(RunOver())
-        try:
-            return reply.wait()
-        except Exception:
-            self.owed = [*before, *self.owed]  # it was refused with the rest, and is still true
-            raise
-
-    def _store_ahead(self, event: Event) -> Event:
-        """Have the session store what is owed and an event, and return before that is durable."""
-        before, self.owed = self.owed, []
-
-        def refused() -> None:
-            before[:], self.owed = [], [*before, *self.owed]
-
-        self._reply = self._ahead = ahead = self.environment.ahead(event, refused)
-        self.environment.tell(Append(self.environment.run, event, ahead, tuple(before)))
-        if self.scope.cancelled:
-            ahead.fail(RunOver())
-        return event
-
-    def _settle_ahead(self) -> None:
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.wait()
-
-    def journal(self, *records: Record) -> None:
-        """Have the session store records that nobody waits for."""
-        self.environment.tell_later(Append(self.environment.run, None, None, records))
-
-    def journal_owed(self) -> None:
-        """Have the session store what is owed, for nothing is stored soon that could take it along."""
-        owed, self.owed = self.owed, []
-        if owed:
-            self.journal(*owed)
-
     def resume(self, outcome: Outcome) -> None:
         """Have a worker go on with the outcome of the effect for which `_perform` had none."""
         self._submit(outcome)
@@ -149,13 +96,32 @@ class Strand:
         """Have a worker leave the generators: the scope is cancelled."""
         self._leave()
 
-    def _wake(self) -> None:
-        reply = self._reply
-        if reply is not None:
-            reply.fail(RunOver())
+    def _run(self, came: Outcome | Stored, begin: bool = False) -> object:
+        """Drive the strand, on a worker; return `HELD` if somebody will have it resumed."""
+        while True:
+            reply = self._variables.run(self._drive, came, begin)
+            # Out of its variables: whoever goes on with it enters them.
+            if reply is None:
+                return None
+            if reply.call_back(partial(self._resume, reply)):
+                return HELD
+            came, begin = reply, False
 
-    def _drive(self, outcome: Outcome, begin: bool) -> None:
-        """Go on with the outcome of the last effect, until the end or until a call is given up."""
+    def _resume(self, reply: Stored) -> None:
+        workers = self.environment.services.workers
+        if reply is self._last and reply.kept:
+            # All that is left is to leave a generator in which nothing blocks. No thread is woken for that.
+            if self._run(reply) is not HELD:
+                workers.end_held()
+        else:
+            workers.resume(self._run, reply)
+
+    def _drive(self, came: Outcome | Stored, begin: bool) -> Stored | None:
+        """Go on with what came of the last effect, until the end or until another worker can go on.
+
+        Returns:
+            What the strand waits for; `None` if it has ended, or somebody goes on with it already.
+        """
         error: Exception | None = None
         with CurrentCall(self.environment.run, self.scope, self._piece):
             try:
@@ -164,11 +130,11 @@ class Strand:
                     start = root_frame if self._root else frame_of
                     self._stack.append(start(self.environment, self._agent, self._context))
                 try:
-                    if not self._go_on(outcome):
-                        return
+                    left = self._go_on(came)
                 except RunStopped:
-                    if not self._go_on_stopped():
-                        return
+                    left = self._go_on_stopped()
+                if not isinstance(left, Outcome):
+                    return left
             except RunOver:
                 self._close()
             except Cancelled as raised:
@@ -181,28 +147,27 @@ class Strand:
             except BaseException as raised:  # noqa: BLE001 - a SystemExit of user code must not end a worker
                 error = ActorCrashError.of("user code", raised)
                 self._close()
-        hook, self._hook = (
-            self._hook,
-            None,
-        )  # it holds this strand: a circle would be left to the garbage collection
-        if hook is not None:
-            hook.remove()
+        self._end_storing()
         try:
             self._finished(self, error)
         finally:
             self.environment.run.work.end(self._piece)
+        return None
 
-    def _go_on(self, outcome: Outcome | None) -> bool:
-        """Return whether the strand is at its end; if not, another worker has it."""
-        while outcome is not None:
+    def _go_on(self, came: Outcome | Stored) -> Outcome | Stored | None:
+        """Return an outcome at the end; the reply that it waits for; `None` if another worker has it."""
+        while True:
+            outcome = came if isinstance(came, Outcome) else self._stored(came)
             effect = self._advance(outcome)
             if effect is None:
-                return True
+                return outcome
             try:
-                outcome = self._perform(effect)
+                now = self._perform(effect)
             except Exception as raised:  # noqa: BLE001 - it is the agent's to handle
-                outcome = Outcome(error=raised)
-        return False
+                now = Outcome(error=raised)
+            if now is None or not (isinstance(now, Outcome) or now.answered):
+                return now
+            came = now
 
     def _advance(self, outcome: Outcome) -> Any:
         """Return the next effect, or `None` when the stack is empty.
@@ -213,12 +178,12 @@ class Strand:
         value, error = outcome
         while self._stack:
             self._check()
-            steps = self._stack[-1].steps
+            frame = self._stack[-1]
             try:
-                if self._ahead is None:
-                    return steps.send(value) if error is None else steps.throw(error)
-                with self._ahead.seen():
-                    return steps.send(value)
+                if frame.quick and self._ahead is None:
+                    return frame.steps.send(value) if error is None else frame.steps.throw(error)
+                with self._blocking, nullcontext() if self._ahead is None else self._ahead.seen():
+                    return frame.steps.send(value) if error is None else frame.steps.throw(error)
             except StopIteration as stop:
                 value, error = stop.value, None
             except Exception as raised:  # noqa: BLE001 - it is for the generator below
@@ -246,7 +211,7 @@ class Strand:
                 name = self._stack[-1].agent.name
                 raise TypeError(f"agent {name!r} yielded {effect!r}, but {agent!r} is no agent")
 
-    def _perform(self, effect: Any) -> Outcome | None:
+    def _perform(self, effect: Any) -> Outcome | Stored | None:
         if self._ahead is not None and not self._may_overlap(effect):
             self._settle_ahead()
         asked: object = effect
@@ -254,10 +219,10 @@ class Strand:
         if kind is Blocking:
             return self._block(effect)
         if kind is Emit:
-            return Outcome(self._emit(effect))
+            return self._emit(effect)
         match effect:
             case Event():
-                return Outcome(self._emit(Emit(effect)))
+                return self._emit(Emit(effect))
             case CallModel():
                 self._check_stop()
                 ahead, self._ahead = self._ahead, None
@@ -267,7 +232,11 @@ class Strand:
                 top = self._stack[-1]
                 return self._push(tool_turn(self, effect, top.context, top.agent.name))
             case Emit():
-                return Outcome(self._emit(effect))
+                return self._emit(effect)
+            case Store(records):
+                return self._store(None, after=records)
+            case Ahead():
+                return effect
             case Blocking():
                 return self._block(effect)
             case Together():
@@ -281,7 +250,8 @@ class Strand:
             case Fork(agents):
                 self._check_stop()
                 self._check_agents(effect, agents)
-                Forked(self, agents, self._stack[-1].context).wait()
+                with self._blocking:
+                    Forked(self, agents, self._stack[-1].context).wait()
                 return Outcome()
             case Call(function, args):
                 name = getattr(function, "__name__", type(function).__name__)
@@ -293,7 +263,7 @@ class Strand:
                 self._stack.append(frame_in(self.environment, effect, top.context))
                 return Outcome()
             case Opening(event):
-                return Outcome(self.store(event, opening=True))
+                return self._store(event, opening=True)
             case _:
                 name = self._stack[-1].agent.name
                 raise TypeError(f"agent {name!r} yielded {effect!r}, which is no effect")
@@ -307,16 +277,16 @@ class Strand:
     def _push(self, steps: Any) -> Outcome:
         """Put steps of the runtime's own on the stack; what they return is the effect's answer."""
         top = self._stack[-1]
-        self._stack.append(Frame(steps, top.agent, top.context))
+        self._stack.append(Frame(steps, top.agent, top.context, quick=True))
         return Outcome()
 
-    def _emit(self, effect: Emit) -> Event:
+    def _emit(self, effect: Emit) -> Outcome | Stored:
         event = effect.event
         run = self.environment.run
         self.environment.check_event(event, self._stack[-1].agent.name)
         if event.partial:
             run.show(event)
-            return event
+            return Outcome(event)
         event = self.environment.with_changes(event, self._stack[-1].context)
         after: list[Record] = []
         if effect.starts_calls and run.stop_requested is None:
@@ -326,12 +296,15 @@ class Strand:
             self.begun.update(call.id for call in calls)
             after = [self.environment.call_started(call) for call in calls]
         if effect.calls_model and run.config.overlap_model_calls and run.stop_requested is None:
-            return self._store_ahead(event)
+            return Outcome(self._store_ahead(event))
+        top = self._stack[-1]
         root = effect.last and self._root and len(self._stack) == 1
-        last = root and self.environment.ends_with_event and promises(self._stack[-1].steps)
-        stored = self.store(event, after=after, last=last)
-        assert stored is not None
-        return stored
+        if not (root and self.environment.ends_with_event and promises(top.steps)):
+            return self._store(event, after=after)
+        reply = self._store(event, after=after, last=True)
+        if top.quick:
+            self._last = reply
+        return reply
 
     def _block(self, blocking: Blocking) -> Outcome | None:
         call = OpenCall(
@@ -342,9 +315,10 @@ class Strand:
             go_on=self._submit,
             leave=self._leave,
         )
-        return call.perform()
+        with self._blocking:
+            return call.perform()
 
-    def _go_on_stopped(self) -> bool:
+    def _go_on_stopped(self) -> Outcome | Stored | None:
         """Leave the generators; the root strand says in an event of the root's that the run was stopped."""
         self.stopped = True
         top = self._stack[-1]
@@ -357,7 +331,8 @@ class Strand:
         while self._stack:
             frame = self._stack.pop()
             try:
-                frame.steps.close()
+                with nullcontext() if frame.quick else self._blocking:
+                    frame.steps.close()
             except BaseException:
                 logger.exception(
                     "agent %s raised while it was closed", frame.agent.name, extra=self.environment.extra
@@ -365,12 +340,16 @@ class Strand:
 
     def _submit(self, outcome: Outcome, *, begin: bool = False) -> None:
         # The worker that has driven it may still be in the context; what was set in there goes along.
-        self._variables = context = self._variables.copy()
-        self.environment.submit(self._drive, outcome, begin, refused=self._refused, context=context)
+        self._variables = self._variables.copy()
+        self.environment.services.workers.submit(
+            self._run, outcome, begin, refused=self._refused, cooperative=True
+        )
 
     def _leave(self) -> None:
-        context = self._variables.copy()
-        self.environment.submit(self._drive, Outcome(), False, budget=Budget.RESERVE, context=context)
+        self._variables = self._variables.copy()
+        self.environment.services.workers.submit(
+            self._run, Outcome(), budget=Budget.RESERVE, cooperative=True
+        )
 
     def _refused(self) -> None:
         """No worker came: the run ends for lack of one."""

@@ -162,6 +162,5 @@ def _first(hooks: _Hooks, *values: object) -> Generator[Step, Any, dict[str, Any
         if isinstance(answer, dict):
             return cast("dict[str, Any]", answer)
         if answer is not None:
-            kind = type(answer).__name__
-            raise HookResultError(hook_name(hook.function), f"a {kind}; it may return None or a dict")
+            raise HookResultError(hook_name(hook.function), answer, "a dict")
     return None

@@ -13,7 +13,7 @@ from intermission.errors import ToolFailedError
 from intermission.kernel.scope import CancelScope
 from intermission.runs.async_calls import LATER, Later
 from intermission.runs.calls import Blocking, CallGivenUpError, Outcome
-from intermission.runs.line import Line
+from intermission.runs.line import Line, Store
 from intermission.runs.together import Together
 from intermission.runs.tool_calls import Answered, call_tool, failed
 from intermission.runs.tool_hooks import ToolHooks, tool_hooks
@@ -153,7 +153,7 @@ def _one_by_one(turn: _Turn) -> Generator[Any, Any, None]:
         if before is not None:
             # With its response, which no event holds yet: a run that is resumed need not repeat the call.
             strand.owed[-1] = environment.call_finished(*before)
-        _begin(strand, [call])
+        yield from _begin(strand, [call])
         try:
             outcome = Outcome((yield turn.blocking(index)))
         except Exception as error:  # noqa: BLE001 - raised again, when the turn is answered
@@ -196,7 +196,7 @@ class _Overlapped:
         environment, tools = self._strand.environment, self._turn.effect.tools
         mine = [index for index, call in enumerate(self._calls) if is_async(tools.get(call.name))]
         others = [index for index in range(len(self._calls)) if index not in mine]
-        _begin(self._strand, environment.at_once(self._calls, tools))
+        yield from _begin(self._strand, environment.at_once(self._calls, tools))
         for index in mine:
             if self._turn.error is None:
                 yield from self._make(index, self._together.settler(index))
@@ -209,7 +209,7 @@ class _Overlapped:
             if all_at_once and self._turn.error is None:
                 self._together.submit(index, self._turn.blocking(index, settler))
             elif not all_at_once and not self._turn.over:
-                _begin(self._strand, [self._calls[index]])
+                yield from _begin(self._strand, [self._calls[index]])
                 yield from self._make(index, settler if detached else None)
             else:
                 self._leave_out(index)
@@ -251,9 +251,9 @@ class _Overlapped:
                 give_up("stopped", _SIBLING_FAILED)
 
 
-def _begin(strand: Line, calls: Sequence[FunctionCall]) -> None:
+def _begin(strand: Line, calls: Sequence[FunctionCall]) -> Generator[Any, Any, None]:
     """Have it in the log that calls begin, before they do."""
     fresh = [call for call in calls if call.id not in strand.begun]
     if fresh:
         strand.begun.update(call.id for call in fresh)
-        strand.store(None, after=[strand.environment.call_started(call) for call in fresh])
+        yield Store([strand.environment.call_started(call) for call in fresh])

@@ -20,6 +20,7 @@ from intermission.sessions.messages import (
     Delete,
     Deleted,
     EndDelivered,
+    Forget,
     Loaded,
     LookAtSlot,
     Passivate,
@@ -55,7 +56,7 @@ class SessionActor(RunKeeper):
         self._retiring: list[Retire] = []  # a close may come inside another, in a signal handler
         self._delete: Delete | None = None
         self._changes = 0  # batches of no run that are with the log
-        self._later: list[SetState | EndDelivered] = []
+        self._later: list[SetState | EndDelivered] | None = None
         self._moving = False
 
     def on_receive(self, message: object) -> None:
@@ -116,6 +117,10 @@ class SessionActor(RunKeeper):
             self.stop()
         else:
             self._host.registry.idle(self._key)  # it has to go when that mail is done
+
+    def _forget(self, _: Forget) -> None:
+        if self._is_idle():
+            self._view = None
 
     def _queue(self, message: QueueRun) -> None:
         run = message.run
@@ -212,7 +217,7 @@ class SessionActor(RunKeeper):
             message.done(SessionClosedError("the session is being deleted; it was not changed"))
             return
         if self._current is not None and self._current.phase is not Phase.RUNNING:
-            self._later.append(message)  # it is just being claimed or given up
+            self._later = [*(self._later or ()), message]  # it is just being claimed or given up
             return
         batch, now = Batch(Purpose.STATE, [], done=message.done), self._host.services.clock.time()
         try:
@@ -229,8 +234,8 @@ class SessionActor(RunKeeper):
 
     def _change_now(self) -> None:
         if self._current is None or self._current.phase is Phase.RUNNING:
-            later, self._later = self._later, []
-            for message in later:
+            later, self._later = self._later, None
+            for message in later or ():
                 self._change(message)
 
     def _state_stored(self, batch: Batch, outcome: Appended | StorageError) -> None:
@@ -303,6 +308,7 @@ class SessionActor(RunKeeper):
         SetState: _change,
         EndDelivered: _change,
         Passivate: _passivate,
+        Forget: _forget,
         Retire: _retire,
         Delete: _begin_delete,
         Deleted: _end_delete,

@@ -18,11 +18,14 @@ from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.result import CancelSource, RunStatus, Verdict
 from intermission.sessions.actor import SessionActor
 from intermission.sessions.ends import unwritten
-from intermission.sessions.messages import LookAtSlot, Passivate, QueueRun, Retire
+from intermission.sessions.messages import Forget, LookAtSlot, Passivate, QueueRun, Retire
 
-__all__ = ["Directory"]
+__all__ = ["WARM", "Directory"]
 
 logger = logging.getLogger(__name__)
+
+WARM = 256
+"""Of the sessions with nothing to do, so many hold their events: those that were idle last."""
 
 
 @dataclass(eq=False, slots=True)
@@ -60,6 +63,7 @@ class Directory:
         self._lock = threading.RLock()
         self._sessions: dict[SessionKey, _Entry] = {}
         self._idle: OrderedDict[SessionKey, _Entry] = OrderedDict()
+        self._warm: OrderedDict[SessionKey, None] = OrderedDict()  # of those, the last ones
         self._runs: dict[Lifecycle, None] = {}
         self._lingering: dict[Lifecycle, None] = {}  # ended runs whose work has not returned
         self._closed = False
@@ -206,8 +210,12 @@ class Directory:
             for run in list(before.queued):  # those that it has seen are taken, and were ended with it
                 entry.queued[run] = entry.runs[run] = None
                 entry.ref.tell(QueueRun(run))
-        self._idle.pop(key, None)
+        self._not_idle(key)
         return entry
+
+    def _not_idle(self, key: SessionKey) -> None:
+        self._idle.pop(key, None)
+        self._warm.pop(key, None)
 
     # What sessions do.
 
@@ -219,15 +227,24 @@ class Directory:
                 entry.queued.pop(run, None)
 
     def idle(self, key: SessionKey) -> None:
-        """See `Registry.idle`. Beyond the bound, the session that is idle for longest is asked to leave."""
+        """See `Registry.idle`. Beyond the bound, the session that is idle for longest is asked to leave.
+
+        Long before that it forgets its events, which are most of what it holds.
+        """
         with self._lock:
             entry = self._sessions.get(key)
             if entry is None or self._closed:
                 return
             self._idle[key] = entry
             self._idle.move_to_end(key)
+            self._warm[key] = None
+            self._warm.move_to_end(key)
+            while len(self._warm) > WARM:
+                cold, _ = self._warm.popitem(last=False)
+                self.tell(cold, Forget())
             while len(self._idle) > self._resident:
                 oldest, _ = self._idle.popitem(last=False)
+                self._warm.pop(oldest, None)
                 self.tell(oldest, Passivate())
 
     def lost(self, key: SessionKey, ref: ActorRef[SessionActor]) -> None:
@@ -240,7 +257,7 @@ class Directory:
                 self._entry(key)
                 return
             self._sessions.pop(key)
-            self._idle.pop(key, None)
+            self._not_idle(key)
         error = SessionClosedError("the session was closed before this run began; nothing of it was stored")
         for run in list(entry.queued):
             if run.take():
@@ -253,7 +270,7 @@ class Directory:
             if unless():
                 return False
             self._sessions.pop(key, None)
-            self._idle.pop(key, None)
+            self._not_idle(key)
             return True
 
     # The end.

@@ -28,13 +28,13 @@ class EarlyMessages:
         self._port = port
         self._lock = threading.RLock()
         self._early: OrderedDict[tuple[SessionKey, str], list[Stop | PoisonPill]] = OrderedDict()
-        self._seen: OrderedDict[tuple[SessionKey, str], weakref.ref[Lifecycle]] = OrderedDict()
+        self._seen: OrderedDict[str, weakref.ref[Lifecycle]] = OrderedDict()  # no two runs share an id
 
     def deliver(self, run: Lifecycle) -> None:
         """Hand the run to its session."""
         name = (run.key, run.invocation_id or "")
         with self._lock:
-            self._seen[name] = weakref.ref(run)
+            self._seen[name[1]] = weakref.ref(run)
             if len(self._seen) > _MAX_SEEN:
                 self._seen.popitem(last=False)
             messages = self._early.pop(name, [])
@@ -51,14 +51,14 @@ class EarlyMessages:
         """Tell the run of that id now, or when it comes."""
         name = (key, invocation_id)
         with self._lock:
-            seen = self._seen.get(name)
+            seen = self._seen.get(invocation_id)
             if seen is None:
                 self._early.setdefault(name, []).append(message)
                 if len(self._early) > _MAX_EARLY:
                     self._early.popitem(last=False)
                 return
         run = seen()
-        if run is not None:
+        if run is not None and run.key == key:
             _tell(run, message)
 
 

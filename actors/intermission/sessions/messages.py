@@ -15,6 +15,7 @@ __all__ = [
     "Delete",
     "Deleted",
     "EndDelivered",
+    "Forget",
     "Loaded",
     "LookAtSlot",
     "Passivate",
@@ -51,6 +52,11 @@ class Retire:
 @dataclass(slots=True)
 class Passivate:
     """Leave memory, if there is nothing to do."""
+
+
+@dataclass(slots=True)
+class Forget:
+    """Let go of events and state, if there is nothing to do: the next run reads them."""
 
 
 @dataclass(slots=True)

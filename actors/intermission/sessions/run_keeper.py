@@ -98,9 +98,12 @@ class RunKeeper(Actor):
             self._writer.begin(current, self._view)
 
     def _load(self, current: CurrentRun) -> None:
+        workers = self._host.services.workers
+
         def load() -> None:
             try:
-                loaded = Loaded(current, SessionView.load(self._host.log, self._key.stream))
+                with workers.blocking:
+                    loaded = Loaded(current, SessionView.load(self._host.log, self._key.stream))
             except BaseException as error:  # noqa: BLE001 - it is the run's, which waits for an answer
                 loaded = Loaded(current, None, error)
             with suppress(pykka.ActorDeadError):  # then the run has ended
@@ -110,7 +113,7 @@ class RunKeeper(Actor):
             with suppress(pykka.ActorDeadError):
                 self.actor_ref.tell(Loaded(current, None, SessionClosedError(_CLOSED)))
 
-        self._host.services.workers.submit(load, refused=refused, budget=Budget.RESERVE)
+        workers.submit(load, refused=refused, budget=Budget.RESERVE, cooperative=True)
 
     def _loaded(self, message: Loaded) -> None:
         current = message.current

@@ -43,6 +43,15 @@ class SessionWriter:
         stored: Called with each batch and what came of it, on any thread.
     """
 
+    __slots__ = (
+        "_host",
+        "_key",
+        "_stored",
+        "changes",
+        "owed",
+        "paying",
+    )  # there is one for each idle session
+
     def __init__(
         self, key: SessionKey, host: Host, stored: Callable[[Batch, Appended | StorageError], None]
     ) -> None:
