@@ -7,11 +7,19 @@ __all__ = ["PROGRAMS"]
 
 _INTERMISSION = """
 import tempfile
-from intermission import App, LlmAgent, Runner
-from intermission.testing import ScriptedModel
+from intermission import App, Content, LlmAgent, Runner
+from intermission.models import ModelResponse
+
+
+class Model:
+    name = "m"
+
+    def generate(self, request):
+        yield ModelResponse(content=Content.model("hello"))
+
 
 with tempfile.TemporaryDirectory() as place:
-    with Runner(App("app", LlmAgent("a", ScriptedModel("hello"))), log=place + "/log") as runner:
+    with Runner(App("app", LlmAgent("a", Model())), log=place + "/log") as runner:
         for event in runner.run(user_id="u", session_id="s", message="hi"):
             print("EVENT", event.text, flush=True)
 """

@@ -6,7 +6,6 @@ import math
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -62,6 +61,8 @@ def seconds_to_wait(retry_after: str | None) -> float | None:
     try:
         seconds = float(retry_after)
     except ValueError:
+        from email.utils import parsedate_to_datetime  # here: most answers have no date, and `email` is large
+
         try:
             date = parsedate_to_datetime(retry_after)
         except (ValueError, OverflowError):  # the latter for a year of twenty digits

@@ -8,10 +8,8 @@ from typing import Any, cast, overload
 
 from intermission.models.base import ToolDeclaration
 from intermission.tools.base import ToolContext
-from intermission.tools.docstrings import described_parameters
 from intermission.tools.futures import FutureResult
 from intermission.tools.results import plain
-from intermission.tools.signature import Signature
 
 __all__ = ["FunctionTool", "tool"]
 
@@ -53,7 +51,10 @@ class FunctionTool:
         description: str | None = None,
         timeout: float | None = None,
     ) -> None:
+        # Here: they need pydantic and more, and a program without tools does not wait for that.
         from intermission.tools.arguments import Arguments
+        from intermission.tools.docstrings import described_parameters
+        from intermission.tools.signature import Signature
 
         self.func = func
         self.name = name or str(getattr(func, "__name__", ""))
