@@ -97,7 +97,7 @@ class ModelHandler(BaseHTTPRequestHandler):
         """Answer with the script's next reply."""
         self._state.begin(self._client)
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.path != "/v1/chat/completions":
+        if self.path.partition("?")[0] != "/v1/chat/completions":
             self._refuse(404, f"there is nothing at {self.path}")
             return
         try:
