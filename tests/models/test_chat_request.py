@@ -43,7 +43,8 @@ def test_calls_and_their_responses_keep_ids_and_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "sent"), [("functions.größe now", "functions_gr__e_now"), ("x" * 70, "x" * 64), ("a-B_1", "a-B_1")]
+    ("name", "sent"),
+    [("functions.größe now", "functions_gr__e_now"), ("x" * 70, "x" * 64), ("a-B_1", "a-B_1")],
 )
 def test_a_name_that_a_model_made_up_cannot_keep_a_session_from_going_on(name: str, sent: str) -> None:
     [message] = messages(Content.model("", calls=[FunctionCall("c1", name, {})]))

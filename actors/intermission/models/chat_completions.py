@@ -193,7 +193,7 @@ class ChatCompletions:
         raise self._failures.malformed("the stream ended without its end marker", shown)
 
     def _unstreamed(self, pieces: Iterator[bytes]) -> ModelError:
-        """Return what is wrong with an answer that is plain JSON, or a page, although a stream was asked for."""
+        """Return what is wrong with an answer that is JSON or a page, although a stream was asked for."""
         body = bytearray()
         for piece in pieces:
             body += piece

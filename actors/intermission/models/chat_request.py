@@ -133,7 +133,7 @@ def _image_url(blob: Blob) -> str:
 
 
 def _callable_name(name: str) -> str:
-    """Return a name that the service takes. Models make up others, and one in the history would stay there."""
+    """Return a name that the service takes. Models make up others, and one in the history stays there."""
     return name if _NAME.fullmatch(name) else re.sub(_NOT_IN_NAMES, "_", name)[:_NAME_LENGTH]
 
 

@@ -101,9 +101,12 @@ class ModelHandler(BaseHTTPRequestHandler):
             self._refuse(404, f"there is nothing at {self.path}")
             return
         try:
-            request = json.loads(body)
+            request: Any = json.loads(body)
         except ValueError:
             self._refuse(400, "the body is not JSON")
+            return
+        if not isinstance(request, dict):
+            self._refuse(400, "the body is not a JSON object")
             return
         if self._state.strict and (found := problems(request.get("messages"))):
             self._refuse(400, f"the history is not legal: {'; '.join(found)}")
