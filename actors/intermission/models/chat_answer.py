@@ -31,7 +31,7 @@ class _Said:
         self._text: list[str] = []
 
     def add(self, piece: str) -> tuple[Part, ...]:
-        return self._parts(self._pieces.add(piece))
+        return self._parts(self._pieces.add(piece)) if piece else ()  # most chunks hold one of two texts
 
     def end(self) -> tuple[Part, ...]:
         return self._parts(self._pieces.end())

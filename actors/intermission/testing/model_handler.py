@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from intermission.errors import ModelErrorKind
-from intermission.testing.chat_history import problems
+from intermission.testing.chat_history import problems, tool_problems
 from intermission.testing.chat_wire import (
     END_MARKER,
     error_body,
@@ -110,6 +110,9 @@ class ModelHandler(BaseHTTPRequestHandler):
             return
         if self._state.strict and (found := problems(request.get("messages"))):
             self._refuse(400, f"the history is not legal: {'; '.join(found)}")
+            return
+        if self._state.strict and (found := tool_problems(request.get("tools"))):
+            self._refuse(400, f"the tools are not legal: {'; '.join(found)}")
             return
         self._state.add_headers({name.lower(): value for name, value in self.headers.items()})
         try:

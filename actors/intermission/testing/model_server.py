@@ -27,8 +27,8 @@ class ModelServer:
             `text` of one piece.
         default: The reply when they are used up; with `None`, one more request is refused with status 400,
             and kept in `errors`.
-        strict: Whether a request is refused with status 400 whose messages the real service would refuse:
-            see `intermission.testing.chat_history`.
+        strict: Whether a request is refused with status 400 if the real service would refuse its messages or
+            its tools: see `intermission.testing.chat_history`.
         tls: A server's context, to speak HTTPS; `None` for plain HTTP.
 
     Raises:
