@@ -221,8 +221,11 @@ class Event:
 
     @property
     def is_checkpoint(self) -> bool:
-        """Whether it only records progress: no content, but an agent's state or its end."""
-        return self.content is None and (self.actions.agent_state is not None or self.actions.end_of_agent)
+        """Whether it only records progress: no content, but tokens, an agent's state or its end."""
+        if self.content is not None:
+            return False
+        actions = self.actions
+        return self.usage is not None or actions.agent_state is not None or actions.end_of_agent
 
     @property
     def is_plain(self) -> bool:

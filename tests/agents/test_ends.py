@@ -23,6 +23,7 @@ from intermission import (
     RunStatus,
     ToolContext,
     ToolExecution,
+    Usage,
     exit_loop,
 )
 from intermission.agents.effects import Steps
@@ -99,14 +100,17 @@ def test_exit_loop_leaves_the_loop_without_a_word() -> None:
     assert events[1].is_final
 
 
-def test_what_a_model_says_about_nothing_is_no_event_and_ends_the_turn(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("used", [Usage(7, 2, 9), Usage(complete=False)])
+def test_an_answer_of_nothing_ends_the_turn_and_its_event_holds_its_tokens_alone(
+    used: Usage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    model = ScriptedModel(text(""), default="ok")
+    model = ScriptedModel(text("", usage=used), default="ok")
     with Runner(app_with(model), log=MemoryEventLog()) as runner, caplog.at_level(logging.WARNING):
         run = runner.run(**KEY, message="hi")
-        assert list(run) == []
+        (event,) = run
+        assert (event.content, event.usage, event.is_final) == (None, used, False)
         assert (run.result(0).status, run.result(0).text) == (RunStatus.COMPLETED, "")
+        assert run.result(0).usage == used
         assert runner.run(**KEY, message="hi?").answer(PATIENCE) == "ok"
     assert "answered agent agent with nothing" in caplog.text
     assert broken_rules_of(model.requests[-1]) == []

@@ -15,9 +15,10 @@ from intermission import (
     Usage,
 )
 from intermission.agents.effects import CallModel, CallTools, Emit, Generated
+from intermission.errors import ModelError
 from intermission.kernel.clock import SystemClock
 from intermission.kernel.scope import CancelScope
-from intermission.models import ModelRequest, ModelResponse
+from intermission.models import ChatCompletions, ModelRequest, ModelResponse
 from intermission.state import State
 from intermission.testing import ScriptedModel
 from play import Play, said
@@ -109,10 +110,13 @@ def test_an_agent_that_includes_no_contents_shows_its_model_the_current_turn_alo
     assert play.requests[0].contents == (Content.user("new"),)
 
 
-def test_a_name_in_the_place_of_a_model_is_refused() -> None:
-    name: Any = "gpt-4o"
-    with pytest.raises(TypeError, match="needs a Model, such as ChatCompletions"):
-        LlmAgent("agent", name)
+def test_a_model_may_be_named_by_its_provider_and_its_name_there() -> None:
+    model = LlmAgent("agent", model="openai/gpt-4o").model
+
+    assert isinstance(model, ChatCompletions)
+    assert model.name == "gpt-4o"
+    with pytest.raises(ModelError, match="no provider for the model name 'gpt-4o'; known are openai/"):
+        LlmAgent("agent", "gpt-4o")
 
 
 def test_calls_are_emitted_with_the_ids_that_the_runtime_gave_them() -> None:

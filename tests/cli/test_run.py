@@ -1,7 +1,9 @@
 """`intermission run MODULE:APP "text"`."""
 
+import io
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import pytest
 
 import tree
 from intermission.cli import main
+from intermission.cli.terminal import Screen
 from intermission_storage import LmdbEventLog
 
 CHAT = '''
@@ -61,6 +64,7 @@ sys.exit(main(sys.argv[1:]))
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
     (tmp_path / "chat_app.py").write_text(CHAT)
     (tmp_path / "slow_app.py").write_text(SLOW)
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit(0)\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield tmp_path
@@ -121,6 +125,64 @@ def test_without_a_message_each_line_is_one(folder: Path) -> None:
     assert shown.count("completed") == 2
 
 
+def test_input_that_is_no_text_and_a_character_that_cannot_be_shown_end_no_conversation(folder: Path) -> None:
+    (folder / "says.py").write_text(
+        "from intermission import LlmAgent\nfrom intermission.testing import ScriptedModel\n"
+        "agent = LlmAgent('says', ScriptedModel(default='Grüße'))\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-m", "intermission", "run", "says:agent"],
+        input=b"one\n\xff\xfe\ntwo\n",
+        capture_output=True,
+        env={**tree.environment(), "PYTHONIOENCODING": "ascii:strict"},
+        timeout=60,
+        check=False,
+    )
+    assert (finished.returncode, finished.stderr) == (0, b"")
+    assert finished.stdout.count(b"Gr\\xfc\\xdfe") == 3
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_it_can_run_without_an_input_or_an_output(closed: str, folder: Path) -> None:
+    asked = ["run", "chat_app:app", "hi"] if closed == ">&-" else ["run", "chat_app:app"]
+    for command in (asked, ["sessions", "chat.lmdb"], ["export", "chat.lmdb"]):
+        script = f'exec "$@" {closed}'
+        ended = tree.run("sh", "-c", script, "-", sys.executable, "-m", "intermission", *command, cwd=folder)
+        ended.check()
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["run", "chat_app:app", "hi", "--user", ""], "argument --user: must not be empty"),
+        (["run", "chat_app:app", "hi", "--session", ""], "argument --session: must not be empty"),
+        (["events", "log", "", "you", "s"], "argument APP: must not be empty"),
+        (["events", "log", "a", "you", "s", "--after", "-5"], "must be a number that is not negative"),
+    ],
+)
+def test_a_value_that_cannot_be_is_wrong_usage(
+    command: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+    assert list(folder.glob("*.lmdb")) == []
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_not_given_the_control_characters_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Terminal()
+    Screen(out).line("a", "red\x1b[31m\x9b0m\ttab")
+
+    assert out.getvalue() == "a       red\ufffd[31m\ufffd0m\ttab\n"
+
+
 @pytest.mark.parametrize(
     ("target", "said"),
     [
@@ -130,6 +192,9 @@ def test_without_a_message_each_line_is_one(folder: Path) -> None:
         ("nowhere.py:app", "no file nowhere.py"),
         ("chat_app:missing", "has no such name"),
         ("chat_app:number", "holds a int"),
+        (".:app", "neither the name of a module nor that of a file"),
+        ("leaves:app", "leaves ends the program (exit code 0)"),
+        ("leaves.py:app", "leaves.py ends the program (exit code 0)"),
     ],
 )
 def test_what_leads_to_no_app_is_refused_by_name(
@@ -180,33 +245,48 @@ def test_ctrl_c_cancels_the_run_and_says_what_is_left_of_it(folder: Path) -> Non
 
 def test_ctrl_c_in_a_conversation_ends_the_run_and_not_the_conversation(folder: Path) -> None:
     ours, theirs = pty.openpty()
+    console = Console(ours)
     command = [sys.executable, "-c", MAIN, "run", "slow_app:agent"]
     env = {**tree.environment(), "NO_COLOR": "1", "TERM": "dumb"}
     try:
         with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as child:
             os.close(theirs)
-            shown = _until(ours, "you", b"hi\n")
-            shown += _until(ours, "WAITING", None)
+            console.until("you", b"hi\n")
+            console.until("WAITING")
             child.send_signal(signal.SIGINT)
-            shown += _until(ours, "accepted: the run is cancelled", None)
-            shown += _until(ours, "you", b"still there?\n")
-            shown += _until(ours, "Still here.", None)
-            shown += _until(ours, "you", b"\x04")
+            console.until("accepted: the run is cancelled")
+            console.until("you", b"still there?\n")
+            console.until("Still here.")
+            console.until("you", b"\x04")
             child.wait(60)
     finally:
         os.close(ours)
-    assert child.returncode == 0, shown
+    assert child.returncode == 0, console.shown
 
 
 def _lies_in(module: ModuleType, folder: Path) -> bool:
     return Path(getattr(module, "__file__", None) or "/").is_relative_to(folder)
 
 
-def _until(terminal: int, part: str, answer: bytes | None) -> str:
-    """Read until a part has come, then type something."""
-    shown = b""
-    while part.encode() not in shown:
-        shown += os.read(terminal, 65536)
-    if answer is not None:
-        os.write(terminal, answer)
-    return shown.decode()
+class Console:
+    """The other side of a terminal.
+
+    Attributes:
+        shown: All that was shown so far.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._rest = ""  # what was shown behind the last part that was waited for
+        self.shown = ""
+
+    def until(self, part: str, answer: bytes = b"") -> None:
+        """Read until a part has come, then type something. What came behind it is for the next to find."""
+        while part not in self._rest:
+            assert select.select([self._descriptor], [], [], 60)[0], f"no {part!r} in {self.shown!r}"
+            read = os.read(self._descriptor, 65536).decode()
+            self._rest += read
+            self.shown += read
+        self._rest = self._rest.partition(part)[2]
+        if answer:
+            os.write(self._descriptor, answer)

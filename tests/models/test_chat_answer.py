@@ -1,10 +1,11 @@
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from intermission.content import Content, FunctionCall
+from intermission.content import Content, FunctionCall, Part
 from intermission.errors import ModelError, ModelErrorKind
 from intermission.events import Usage
 from intermission.models.base import ModelResponse
@@ -93,7 +94,7 @@ def test_no_arguments_are_empty_arguments(arguments: str | None) -> None:
     assert calls(part(arguments, "now")) == (NOW,)
 
 
-@pytest.mark.parametrize("arguments", ['{"a": ', "[1]", "null", "nonsense"])
+@pytest.mark.parametrize("arguments", ['{"a": ', "[1]", '"{}"', "nonsense"])
 def test_arguments_that_are_no_json_object_are_an_error_that_shows_them(arguments: str) -> None:
     with pytest.raises(ModelError) as caught:
         calls(part(arguments, "add"))
@@ -274,3 +275,40 @@ def test_half_a_character_in_arguments_and_names_is_replaced() -> None:
     assert calls(part('{"\\ud83d": ["\ude00"]}', "add\ud83d")) == (
         FunctionCall("", "add\ufffd", {"\ufffd": ["\ufffd"]}),
     )
+
+
+def test_a_whole_call_that_is_said_once_more_is_one_call() -> None:
+    whole = part('{"a": 1}', "add", index=0, id="x")
+    assert calls(part('{"a"', "add", index=0, id="x"), part(": 1}", index=0), whole) == (ADD,)
+    assert calls(whole, part('{"a": 1}', "add", index=0)) == (ADD,)
+
+
+def test_arguments_that_are_null_are_none() -> None:
+    assert calls(part("null", "now", index=0)) == (NOW,)
+
+
+def test_content_in_parts_is_text_and_thoughts() -> None:
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    content = [thinking, {"type": "text", "text": "Good "}, {"type": "text", "text": "morning."}]
+
+    assert answer(chunk({"content": content})).content == Content(
+        "model", (Part(text="hm", thought=True), Part(text="Good morning."))
+    )
+    with pytest.raises(ModelError, match="no chat completion"):
+        answer(chunk({"content": ["hm"]}))
+
+
+def test_usage_may_stand_in_the_choice() -> None:
+    usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    choice = {"index": 0, "delta": {"content": "a"}, "usage": usage}
+    assert answer(json.dumps({"choices": [choice], "usage": None})).usage == Usage(1, 2, 3)
+
+
+@pytest.mark.parametrize("nothing", [{}, "", False, None])
+def test_an_error_that_is_empty_is_none(nothing: object) -> None:
+    assert answer(chunk({"content": "a"}, error=nothing)).content == Content.model("a")
+
+
+def test_an_answer_without_a_choice_is_shown_in_the_error() -> None:
+    with pytest.raises(ModelError, match=re.escape('holds no choice: {"detail": "moved"}')):
+        answer('{"detail": "moved"}')

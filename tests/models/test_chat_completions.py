@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -10,7 +11,7 @@ from intermission.content import Content, FunctionCall
 from intermission.errors import ModelError, ModelErrorKind
 from intermission.events import Usage
 from intermission.models import ChatCompletions, ModelRequest, ModelResponse
-from intermission.testing import Gate, ModelServer, calls, text, wire
+from intermission.testing import Gate, ModelServer, calls, error, text, wire
 
 STREAMED = ModelRequest(contents=(Content.user("hello"),), streaming=True)
 WHOLE = ModelRequest(contents=(Content.user("hello"),))
@@ -224,6 +225,16 @@ def test_address_and_key_that_are_given_come_before_the_environment(
 
     assert server.headers[0]["authorization"] == "Bearer sk-given"
     assert "sk-given" not in repr(given)
+
+
+def test_a_query_in_the_address_stays_behind_the_path(server: ModelServer) -> None:
+    server.enqueue("yes")
+    server.enqueue(error("validation"))
+    asked = ChatCompletions("small", base_url=f"{server.url}/?version=7", max_retries=0)
+
+    assert [answer.content.text for answer in asked.generate(WHOLE)] == ["yes"]
+    with pytest.raises(ModelError, match=re.escape("/v1/chat/completions?version=7 answered 400")):
+        list(asked.generate(WHOLE))
 
 
 def test_many_threads_share_one_model(server: ModelServer) -> None:

@@ -42,6 +42,16 @@ def test_calls_and_their_responses_keep_ids_and_order() -> None:
     assert second == {"role": "tool", "tool_call_id": "c2", "content": "{}"}
 
 
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [("functions.größe now", "functions_gr__e_now"), ("x" * 70, "x" * 64), ("a-B_1", "a-B_1")],
+)
+def test_a_name_that_a_model_made_up_cannot_keep_a_session_from_going_on(name: str, sent: str) -> None:
+    [message] = messages(Content.model("", calls=[FunctionCall("c1", name, {})]))
+
+    assert message["tool_calls"][0]["function"]["name"] == sent
+
+
 def test_text_beside_a_response_follows_it() -> None:
     response = Part(function_response=FunctionResponse("c1", "add", {}))
     sent = messages(Content("user", (Part(text="and?"), response)))

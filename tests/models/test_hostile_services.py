@@ -152,6 +152,7 @@ def test_a_character_that_is_split_between_chunks_is_shown_whole(server: ModelSe
     [
         b'{"error": {"message": "no such model", "code": 503}}',
         b'\r\n {"error": "no such model"}',
+        b'\xef\xbb\xbf{"error": "no such model"}',
         b'{"object": "error", "message": "no such model"}',
     ],
 )
@@ -173,8 +174,9 @@ def test_an_error_in_place_of_a_stream_is_the_services_error(
         b'[{"hi": 1}]',
         b'{"hi": ',
         b'{"hi": "' + b"x" * 200_000,
+        b"<html>hi",
     ],
-    ids=["completion", "object", "list", "torn", "long"],
+    ids=["completion", "object", "list", "torn", "long", "page"],
 )
 def test_a_plain_answer_to_a_streaming_request_is_an_error_that_says_so(
     server: ModelServer, body: bytes
@@ -195,6 +197,26 @@ def test_no_more_than_the_beginning_is_read_of_a_plain_answer_to_a_streaming_req
 
     assert "did not stream" in str(failure(model(server.url)))
     server.wait_aborted()
+
+
+@pytest.mark.parametrize(
+    ("event", "shown"),
+    [
+        (b'event: error\ndata: {"message": "too many"}', "inside its answer: too many"),
+        (b'error: {"message": "too many"}', 'end marker: error: {"message": "too many"}'),
+    ],
+)
+def test_an_error_in_a_form_of_its_own_is_shown(server: ModelServer, event: bytes, shown: str) -> None:
+    server.enqueue(wire(event + b"\n\n"))
+
+    assert str(failure(model(server.url))).endswith(shown)
+
+
+def test_a_whole_answer_may_begin_with_a_byte_order_mark(server: ModelServer) -> None:
+    server.enqueue(wire(b'\xef\xbb\xbf{"choices": [{"message": {"content": "hi"}}]}'))
+    [answer] = model(server.url).generate(WHOLE)
+
+    assert answer.content == Content.model("hi")
 
 
 def test_a_stream_with_the_content_type_of_json_is_a_stream(server: ModelServer) -> None:

@@ -190,7 +190,9 @@ def test_a_refused_connection_is_a_network_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
 
-    assert failure(f"http://127.0.0.1:{port}/v1").kind is ModelErrorKind.NETWORK
+    failed = failure(f"http://127.0.0.1:{port}/v1")
+    assert failed.kind is ModelErrorKind.NETWORK
+    assert str(failed).endswith("/v1: [Errno 111] Connection refused")
 
 
 @pytest.mark.parametrize(

@@ -221,15 +221,14 @@ def test_the_total_holds_for_the_retries_and_the_waits_before_them_too(
 
 
 def test_a_refusal_whose_body_stalls_is_the_refusal_after_five_seconds(
-    server: ModelServer, clock: ManualClock
+    server: ModelServer, clock: ManualClock, waits: Waits
 ) -> None:
-    gate = Gate()
-    server.enqueue(wire(b"because", gate, status=500))
+    server.enqueue(wire(b"because", Gate(), status=500))
     asked = Asked(model(server.url), WHOLE)
-    gate.arrived()
-    while asked.is_alive():
-        clock.advance(6)
-        asked.join(0.01)
+    waits.on("error_body", times=2)  # for more than the reason that has come
+    clock.advance(4.5)
+    assert asked.is_alive()
+    clock.advance(1)
     failed = asked.ended()
 
     assert isinstance(failed, ModelError)

@@ -196,6 +196,12 @@ def test_the_wait_is_never_shorter_than_the_service_asks(
     assert seconds <= slept[0] <= seconds + 1
 
 
+def test_a_service_that_asks_for_no_wait_is_not_asked_again_at_once() -> None:
+    failed = ModelError("busy", kind=ModelErrorKind.RATE_LIMIT, retry_after=0.0)
+
+    assert 0.25 <= (Retries(2).delay(0, failed) or 0.0) <= 0.5
+
+
 def test_a_service_that_asks_for_a_long_wait_is_not_waited_for(
     server: ModelServer, slept: list[float]
 ) -> None:

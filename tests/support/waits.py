@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ class Waits:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._condition = threading.Condition()
         self._limits: dict[int, str] = {}
+        self._begun = Counter[str]()
         wait, waited = AbortHandle.wait, AbortHandle.waited
 
         def waits(handle: AbortHandle) -> None:
@@ -49,10 +51,15 @@ class Waits:
 
     def _note(self, handle: Any, limit: str) -> None:
         with self._condition:
+            self._begun[limit] += 1
             self._limits[id(handle)] = limit
             self._condition.notify_all()
 
-    def on(self, limit: str) -> None:
-        """Wait until a call waits for its service, and for no longer than `limit`."""
+    def on(self, limit: str, times: int = 1) -> None:
+        """Wait until a call waits for its service, no longer than `limit`, and that for the n-th time."""
+
+        def waits() -> bool:
+            return limit in self._limits.values() and self._begun[limit] >= times
+
         with self._condition:
-            assert self._condition.wait_for(lambda: limit in self._limits.values(), _PATIENCE), limit
+            assert self._condition.wait_for(waits, _PATIENCE), limit

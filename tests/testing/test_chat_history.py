@@ -4,7 +4,11 @@ from typing import Any
 
 import pytest
 
-from intermission.testing.chat_history import problems
+from intermission import App, LlmAgent, Runner
+from intermission.models import ChatCompletions
+from intermission.testing import ModelServer
+from intermission.testing.chat_history import problems, tool_problems
+from intermission_storage import MemoryEventLog
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "hello"}
@@ -80,3 +84,43 @@ def test_what_the_service_would_refuse_is_a_problem_with_its_place(messages: obj
     found = problems(messages)
 
     assert any(known.startswith(problem) for known in found), found
+
+
+def tool(name: object, kind: str = "function") -> dict[str, Any]:
+    return {"type": kind, "function": {"name": name, "parameters": {"type": "object"}}}
+
+
+@pytest.mark.parametrize(
+    ("tools", "problem"),
+    [
+        ([], "must be a list that is not empty"),
+        ({}, "must be a list that is not empty"),
+        ([tool("größe")], "tools[0]: 'größe' cannot be the name"),
+        ([tool("a"), tool("x" * 65)], "tools[1]: 'xxx"),
+        ([tool("a"), tool("a")], "tools[1]: two functions have the name 'a'"),
+        ([tool("a", "custom")], "tools[0]"),
+        (["a"], "tools[0]: None cannot be the name"),
+    ],
+)
+def test_tools_that_the_service_would_refuse_are_a_problem(tools: object, problem: str) -> None:
+    [found] = tool_problems(tools)
+    assert problem in found
+
+
+def test_tools_with_names_of_their_own_are_no_problem() -> None:
+    assert tool_problems([tool("a"), tool("B-2_c")]) == []
+    assert tool_problems(None) == []
+
+
+def test_a_strict_server_refuses_such_tools() -> None:
+    def größe() -> str:
+        """Tell the size."""
+        return "big"
+
+    with ModelServer("never") as server:
+        agent = LlmAgent("agent", ChatCompletions("any", base_url=server.url), tools=[größe])
+        with Runner(App("app", agent), log=MemoryEventLog()) as runner:
+            failed = runner.run(user_id="u", session_id="s", message="hi").result(30)
+
+    assert "the tools are not legal" in str(failed.error)
+    assert server.requests == []

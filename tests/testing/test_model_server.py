@@ -144,6 +144,13 @@ def test_what_is_no_request_for_a_chat_is_refused(
     assert json.loads(response.read())["error"]["message"]
 
 
+@pytest.mark.parametrize("body", [b"[]", b"null", b"7"])
+def test_a_request_that_is_no_object_is_refused(connection: http.client.HTTPConnection, body: bytes) -> None:
+    connection.request("POST", PATH, body)
+
+    assert b"not a JSON object" in connection.getresponse().read()
+
+
 def test_an_error_is_answered_in_the_protocols_form(
     server: ModelServer, connection: http.client.HTTPConnection
 ) -> None:
@@ -294,7 +301,7 @@ def test_the_server_prints_nothing(server: ModelServer, capfd: pytest.CaptureFix
 def test_an_error_of_a_handler_is_kept_and_fails_the_close(capfd: pytest.CaptureFixture[str]) -> None:
     server = ModelServer(text("one"), strict=False)
     with closing(connect(server)) as connection:
-        connection.request("POST", PATH, json.dumps(["no", "object"]))
+        connection.request("POST", PATH, json.dumps({"stream": True, "stream_options": "odd"}))
         with pytest.raises(http.client.RemoteDisconnected):
             connection.getresponse()
 
@@ -317,3 +324,11 @@ def test_characters_are_sent_as_they_are_and_not_escaped(
     server.enqueue("a\u2028b")
 
     assert "a\u2028b".encode() in post(connection, stream=True).read()
+
+
+@pytest.mark.parametrize("reply", [7, ["one", "two"], ValueError("no")])
+def test_what_is_no_reply_is_refused_when_it_is_given(server: ModelServer, reply: Any) -> None:
+    with pytest.raises(TypeError, match="takes text"):
+        ModelServer(reply)
+    with pytest.raises(TypeError, match="takes text"):
+        server.enqueue(reply)

@@ -1,4 +1,6 @@
+import re
 import threading
+from typing import Any
 
 import pytest
 
@@ -6,7 +8,7 @@ from intermission.content import Content, FunctionCall
 from intermission.errors import ModelError, ModelErrorKind
 from intermission.events import Usage
 from intermission.models import Model, ModelRequest, ModelResponse
-from intermission.testing import Gate, ScriptedModel, calls, error, text
+from intermission.testing import Gate, ScriptedModel, calls, error, stream, text, wire
 
 STREAMED = ModelRequest(contents=(Content.user("hello"),), streaming=True)
 WHOLE = ModelRequest(contents=(Content.user("hello"),))
@@ -131,3 +133,30 @@ def test_many_threads_get_each_reply_once() -> None:
 
     assert sorted(said, key=int) == list(map(str, range(200)))
     assert len(model.requests) == 200
+
+
+@pytest.mark.parametrize("reply", [7, ["one", "two"], ValueError("no"), wire(b"one")])
+def test_what_is_no_reply_is_refused_when_it_is_given(reply: Any) -> None:
+    with pytest.raises(TypeError, match=r"takes text\(…\), calls"):
+        ScriptedModel(reply)
+    with pytest.raises(TypeError, match=r"takes text\(…\), calls"):
+        ScriptedModel(default=reply)
+    with pytest.raises(TypeError, match=r"takes text\(…\), calls"):
+        ScriptedModel().enqueue(reply)
+
+
+@pytest.mark.parametrize(
+    ("make", "piece"),
+    [
+        (text, 7),
+        (text, b"one"),
+        (text, ["one"]),
+        (wire, "one"),
+        (stream, 7),
+        (calls, "add"),
+        (calls, ("add", "{}")),
+    ],
+)
+def test_a_piece_of_a_wrong_type_is_refused_when_it_is_given(make: Any, piece: Any) -> None:
+    with pytest.raises(TypeError, match=rf"{make.__name__}\(\) takes .* not {re.escape(repr(piece))}"):
+        make(piece)

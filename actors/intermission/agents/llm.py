@@ -31,7 +31,7 @@ class LlmAgent(TransferringAgent):
 
     Args:
         name: An identifier; not `"user"`.
-        model: The model to ask.
+        model: The model to ask, or its name for `Model.from_name`, such as `"openai/gpt-4o-mini"`.
         instruction: The system instruction. In a text, `{key}` stands for a key of the session's state and
             `{key?}` for one that may be missing. A function of the `AgentContext` writes it anew for each
             model call; its text is taken as it is.
@@ -54,12 +54,13 @@ class LlmAgent(TransferringAgent):
         ValueError: The name cannot be used, two tools or two sub-agents share one, a sub-agent has a parent
             already, or `include_contents` is neither.
         TypeError: A function cannot be a tool, or something has no JSON schema.
+        ModelError: No provider is known for the name of the model.
     """
 
     def __init__(
         self,
         name: str,
-        model: Model,
+        model: Model | str,
         *,
         instruction: Instruction = "",
         global_instruction: Instruction = "",
@@ -84,9 +85,7 @@ class LlmAgent(TransferringAgent):
     ) -> None:
         if include_contents not in {"default", "none"}:
             raise ValueError(f"include_contents is {include_contents!r}: give 'default' or 'none'")
-        if isinstance(model, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
-            raise TypeError(f"agent {name!r} needs a Model, such as ChatCompletions({model!r}), not a name")
-        self.model = model
+        self.model: Model = Model.from_name(model) if isinstance(model, str) else model
         self.instruction = instruction
         self.global_instruction = global_instruction
         self.tools = _by_name(name, tools)
@@ -123,13 +122,15 @@ class LlmAgent(TransferringAgent):
             request = yield from self._request(context, place, tools)
             generated = yield from call_model(self.model, request, self.name)
             content, error_code = generated.response.content, generated.response.error_code
+            usage = generated.response.usage or Usage(complete=False)
             if error_code is None and not any(_says_something(part) for part in content.parts):
                 logger.warning("model %s answered agent %s with nothing", self.model.name, self.name)
+                yield from emit(context.event(self.name, usage=usage), last=True)  # its tokens count
                 return
             answer = context.event(
                 self.name,
                 content=content,
-                usage=generated.response.usage or Usage(complete=False),
+                usage=usage,
                 error_code=error_code,
                 shown=generated.shown,
             )

@@ -71,8 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("app", metavar="MODULE:APP", help="as in chat.py:app or shop.agents:support")
     run.add_argument("message", metavar="TEXT", nargs="?", help="what to say; without it, lines are read")
     run.add_argument("--log", metavar="DIR", help="the log's folder; by default APP.lmdb in this folder")
-    run.add_argument("--user", default="you", help="the user id")
-    run.add_argument("--session", default="default", help="the session id")
+    run.add_argument("--user", type=_name, default="you", help="the user id")
+    run.add_argument("--session", type=_name, default="default", help="the session id")
     run.add_argument("--whole", action="store_true", help="show answers whole, and not as they come")
     run.set_defaults(run=known.run)
 
@@ -83,10 +83,12 @@ def _parser() -> argparse.ArgumentParser:
 
     events = commands.add_parser("events", help="show the events of a session, a line of JSON each")
     events.add_argument("log", metavar="LOG", help="the log's folder")
-    events.add_argument("app", metavar="APP")
-    events.add_argument("user", metavar="USER")
-    events.add_argument("session", metavar="SESSION")
-    events.add_argument("--after", type=int, default=0, metavar="N", help="only events with a higher number")
+    events.add_argument("app", type=_name, metavar="APP")
+    events.add_argument("user", type=_name, metavar="USER")
+    events.add_argument("session", type=_name, metavar="SESSION")
+    events.add_argument(
+        "--after", type=_number, default=0, metavar="N", help="only events with a higher number"
+    )
     events.set_defaults(run=known.events)
 
     verify = commands.add_parser("verify", help="read all of a log and say what is wrong with it")
@@ -97,3 +99,15 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("log", metavar="LOG", help="the log's folder")
     export.set_defaults(run=known.export)
     return parser
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty")
+    return text
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a number that is not negative, not {text!r}")
+    return int(text)

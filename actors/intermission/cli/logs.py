@@ -28,7 +28,7 @@ def export_log(path: str) -> int:
     """Write every record as a line of JSON."""
     with LmdbEventLog(path, read_only=True) as log:
         for line in export(log):
-            sys.stdout.write(f"{line}\n")
+            print(line)
     return 0
 
 
@@ -40,7 +40,7 @@ def list_sessions(path: str, app: str | None) -> int:
             line = dict(zip(("app", "user", "session"), entry.key, strict=True)) | {"last": head.position}
             if head.claim is not None:
                 line |= {"claimed by": str(head.claim.owner), "alive": head.claim.alive}
-            sys.stdout.write(f"{json.dumps(line)}\n")
+            print(json.dumps(line))
     return 0
 
 
@@ -50,8 +50,8 @@ def show_events(path: str, app: str, user: str, session: str, after: int) -> int
         try:
             events = stored_events(log, SessionKey(app, user, session), after=after)
         except SessionNotFoundError as error:
-            sys.stderr.write(f"{error}\n")
+            print(error, file=sys.stderr)
             return 1
         for event in events:
-            sys.stdout.write(f"{event.to_json()}\n")
+            print(event.to_json())
     return 0

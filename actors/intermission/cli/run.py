@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,7 +72,13 @@ def load_app(target: str) -> App:
         raise AppNotFoundError(
             f"{target!r} names no app: write MODULE:NAME or FILE.py:NAME, as in chat.py:app"
         )
-    found = getattr(_module(place), name, None)
+    try:
+        module = _module(place)
+    except SystemExit as end:  # else this would end too, as if all were well
+        raise AppNotFoundError(
+            f"{place} ends the program (exit code {end.code}) when it is imported"
+        ) from end
+    found = getattr(module, name, None)
     if isinstance(found, App):
         return found
     if isinstance(found, BaseAgent):
@@ -93,6 +100,8 @@ def _module(place: str) -> ModuleType:
         sys.path.insert(0, str(path.parent.resolve()))
         spec.loader.exec_module(module)
         return module
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise AppNotFoundError(f"{place!r} is neither the name of a module nor that of a file, as in chat.py")
     sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(place)
@@ -104,6 +113,10 @@ def _module(place: str) -> ModuleType:
 
 def _lines(screen: Screen) -> Iterator[str]:
     """Yield what a person says, line by line, until the input ends or Ctrl-C is given at the prompt."""
+    if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - a program may be started without
+        return
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # bytes that are no text could not be stored
     while True:
         if screen.is_terminal:
             screen.start("you", "cyan")

@@ -9,6 +9,8 @@ __all__ = ["Screen"]
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _LABEL_WIDTH = 8
+# A model or a tool could move the cursor with them, or type for the person who reads.
+_NO_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if code not in b"\t\n\r"}
 
 
 class Screen:
@@ -18,6 +20,9 @@ class Screen:
         out = sys.stdout if out is None else out
         # A program may be started with its output closed; there is then nobody to tell.
         self._out: TextIO = io.StringIO() if out is None else out  # pyright: ignore[reportUnnecessaryComparison] - see above
+        if isinstance(self._out, io.TextIOWrapper):
+            # What a model says need not have a form in the encoding that the terminal is set to.
+            self._out.reconfigure(errors="backslashreplace")
         self.is_terminal = self._out.isatty()
         self._coloured = (
             self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -42,8 +47,8 @@ class Screen:
         self._write(self._styled(f"{label:{_LABEL_WIDTH}}", style))
 
     def piece(self, text: str) -> None:
-        """Write a piece of the line, at once."""
-        self._write(text)
+        """Write a piece of the line, at once. A terminal is not given the control characters in it."""
+        self._write(text.translate(_NO_CONTROLS) if self.is_terminal else text)
 
     def end(self) -> None:
         """End the line."""

@@ -31,7 +31,7 @@ class _Said:
         self._text: list[str] = []
 
     def add(self, piece: str) -> tuple[Part, ...]:
-        return self._parts(self._pieces.add(piece))
+        return self._parts(self._pieces.add(piece)) if piece else ()  # most chunks hold one of two texts
 
     def end(self) -> tuple[Part, ...]:
         return self._parts(self._pieces.end())
@@ -65,6 +65,12 @@ class ChatAnswer:
         self._usage: Usage | None = None
         self._finish_reason: str | None = None
         self._refused = False
+        self._source = ""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there was a choice."""
+        return self._begun
 
     def add(self, source: str) -> News:
         """Take in a chunk; return what is new in it. The first half of a character waits for the next chunk.
@@ -72,6 +78,7 @@ class ChatAnswer:
         Raises:
             ModelError: It is not a chunk of an answer, or it reports an error.
         """
+        self._source = source
         try:
             chunk = self._object(json.loads(source), source)
         except ValueError as error:
@@ -97,7 +104,7 @@ class ChatAnswer:
             ModelError: There is no answer, or the arguments of a call are not a JSON object.
         """
         if not self._begun:
-            raise self._failures.malformed("the answer holds no choice", "")
+            raise self._failures.malformed("the answer holds no choice", self._source)
         self.end()
         calls = tuple(Part(function_call=call) for call in self._calls.whole())
         return ModelResponse(
@@ -111,6 +118,7 @@ class ChatAnswer:
         if choice.get("index"):  # another answer to the same request; none was asked for
             return News()
         self._begun = True
+        self._usage = _usage(choice.get("usage")) or self._usage  # where Moonshot's stream has it
         reason: object = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
             self._finish_reason = _REASONS.get(reason, reason)
@@ -123,12 +131,26 @@ class ChatAnswer:
         thought = self._text(said.get("reasoning_content") or said.get("reasoning"), source)
         # A refusal comes in a field of its own; it is what the model says all the same.
         refusal = self._text(said.get("refusal"), source)
-        text = self._text(said.get("content"), source) or refusal
+        content = said.get("content")
+        if isinstance(content, list):  # of parts, as in a request: Mistral's models that think send it so
+            thought, content = self._in_parts(cast("list[object]", content), thought, source)
+        text = self._text(content, source) or refusal
         self._refused = self._refused or bool(refusal)
         parts = self._thoughts.add(thought) + self._texts.add(text)
         if deltas:
             parts += tuple(Part(function_call=call) for call in self._calls.news())
         return News(parts, bool(text or thought or deltas))
+
+    def _in_parts(self, parts: list[object], thought: str, source: str) -> tuple[str, str]:
+        """Return what content in parts holds of thoughts, behind `thought`, and of texts."""
+        text = ""
+        for value in parts:
+            part = self._object(value, source)
+            if part.get("type") == "thinking":
+                thought += self._in_parts(self._list(part.get("thinking"), source), "", source)[1]
+            else:
+                text += self._text(part.get("text"), source)
+        return thought, text
 
     def _text(self, value: object, source: str) -> str:
         if value is None:

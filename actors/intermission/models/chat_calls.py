@@ -31,6 +31,16 @@ class _Call:
         self.arguments.append(piece)
         self.length += len(piece)
 
+    def is_whole_with(self, piece: str) -> bool:
+        """Return whether the arguments are complete, and `piece` repeats them."""
+        if not piece or len(piece) != self.length or "".join(self.arguments) != piece:
+            return False
+        try:
+            json.loads(piece)
+        except (ValueError, RecursionError):
+            return False
+        return True
+
     def so_far(self) -> FunctionCall | None:
         """Return the call as far as it is known, `None` if that is no news or was too lately asked."""
         is_due = self.length <= _READ_AT_EACH_PIECE or self.length >= 2 * self.length_shown
@@ -76,7 +86,10 @@ class ChatCalls:
         call.id = call.id or call_id
         call.name = call.name or name
         arguments: object = fields.get("arguments") or ""
-        call.add(arguments if isinstance(arguments, str) else json.dumps(arguments))
+        piece = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        if name and call.is_whole_with(piece):
+            return True  # some servers say the whole call once more when it ends
+        call.add(piece)
         self._changed[call.position] = call
         return True
 
@@ -121,6 +134,8 @@ class ChatCalls:
             arguments: object = json.loads(text) if text.strip() else {}
         except (ValueError, RecursionError) as error:
             raise self._failures.malformed(f"{what} are not a JSON object", text) from error
+        if arguments is None:  # how some servers write those of a tool that takes none
+            arguments = {}
         if not isinstance(arguments, dict):
             raise self._failures.malformed(f"{what} are not a JSON object", text)
         try:

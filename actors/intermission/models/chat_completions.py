@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+from codecs import BOM_UTF8
 from collections.abc import Generator, Iterator, Mapping
 from itertools import chain, count
 from typing import Any, Protocol
@@ -94,6 +95,9 @@ class ChatCompletions:
         self._retries = Retries(max_retries)
         self._name = name
         self._base_url = (base_url or os.environ.get("OPENAI_BASE_URL") or _DEFAULT_BASE_URL).rstrip("/")
+        # A query, such as `?api-version=…`, stays behind the path.
+        place, mark, query = self._base_url.partition("?")
+        self._endpoint = f"{place.rstrip('/')}/chat/completions{mark}{query}"
         key = api_key or os.environ.get("OPENAI_API_KEY") or ""
         self._lacks_key = not key and self._base_url == _DEFAULT_BASE_URL
         self._failures = Failures(key, *_query_values(self._base_url))
@@ -156,7 +160,7 @@ class ChatCompletions:
     def _exchange(
         self, payload: Mapping[str, Any], limits: CallLimits, *, streaming: bool
     ) -> Generator[ModelResponse]:
-        with self._http.post(f"{self._base_url}/chat/completions", payload, limits) as exchange:
+        with self._http.post(self._endpoint, payload, limits) as exchange:
             response = (yield from self._streamed(exchange)) if streaming else self._whole(exchange)
             exchange.finish()
         # Only now: a caller may take this last response and never ask for another.
@@ -165,10 +169,10 @@ class ChatCompletions:
     def _streamed(self, exchange: _Exchange) -> Generator[ModelResponse, None, ModelResponse]:
         answer = ChatAnswer(self._failures, "delta")
         body = exchange.pieces()
-        first = next((piece for piece in body if piece.strip(b"\r\n")), b"")
+        first = next((piece for piece in body if piece.strip()), b"")
         pieces = chain((first,), body)
         # Not by the content type: some servers give a stream a wrong one, and an error none.
-        if first.lstrip()[:1] in {b"{", b"["}:
+        if first.removeprefix(BOM_UTF8).lstrip()[:1] in {b"{", b"[", b"<"}:
             raise self._unstreamed(pieces)
         try:
             for data in event_data(pieces):
@@ -185,16 +189,17 @@ class ChatCompletions:
         except UnicodeDecodeError as error:
             raise self._failures.malformed("the stream is not UTF-8", str(error)) from error
         # A body without a length ends like this when its connection breaks; half an answer is none.
-        raise self._failures.malformed("the stream ended without its end marker", "")
+        shown = "" if answer.has_begun else first.decode(errors="replace")
+        raise self._failures.malformed("the stream ended without its end marker", shown)
 
     def _unstreamed(self, pieces: Iterator[bytes]) -> ModelError:
-        """Return what is wrong with an answer that is plain JSON although a stream was asked for."""
+        """Return what is wrong with an answer that is JSON or a page, although a stream was asked for."""
         body = bytearray()
         for piece in pieces:
             body += piece
             if len(body) >= _UNSTREAMED_SIZE:
                 break
-        text = body.decode(errors="replace")
+        text = body.decode("utf-8-sig", "replace")
         try:
             reported = self._failures.reported_in(json.loads(text))
         except ValueError:  # no JSON after all, or too long to be read to its end
@@ -203,7 +208,7 @@ class ChatCompletions:
 
     def _whole(self, exchange: _Exchange) -> ModelResponse:
         answer = ChatAnswer(self._failures, "message")
-        answer.add(b"".join(exchange.pieces()).decode(errors="replace"))
+        answer.add(b"".join(exchange.pieces()).decode("utf-8-sig", "replace"))
         return answer.response()
 
 

@@ -16,7 +16,9 @@ __all__ = ["RESERVED_FIELDS", "chat_request"]
 # The fields that the runtime fills; further options may not name them.
 RESERVED_FIELDS = frozenset({"messages", "model", "stream", "stream_options", "tools"})
 
-_NAME_LENGTH = 64  # characters; the most that the service allows for the name of a schema
+_NAME_LENGTH = 64  # characters; the most that the service allows for the name of a function or a schema
+_NOT_IN_NAMES = r"[^a-zA-Z0-9_-]"
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def chat_request(model: str, request: ModelRequest, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,7 +58,7 @@ def _configured(request: ModelRequest) -> Mapping[str, Any]:
 
 
 def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    name = re.sub(r"[^a-zA-Z0-9_-]", "_", str(schema.get("title") or ""))[:_NAME_LENGTH] or "answer"
+    name = re.sub(_NOT_IN_NAMES, "_", str(schema.get("title") or ""))[:_NAME_LENGTH] or "answer"
     form = {"name": name, "schema": sendable(schema), "strict": _is_strict(schema)}
     return {"type": "json_schema", "json_schema": form}
 
@@ -130,12 +132,17 @@ def _image_url(blob: Blob) -> str:
     return f"data:{blob.mime_type};base64,{base64.b64encode(blob.data).decode()}"
 
 
+def _callable_name(name: str) -> str:
+    """Return a name that the service takes. Models make up others, and one in the history stays there."""
+    return name if _NAME.fullmatch(name) else re.sub(_NOT_IN_NAMES, "_", name)[:_NAME_LENGTH]
+
+
 def _call(call: FunctionCall) -> dict[str, Any]:
     return {
         "id": call.id,
         "type": "function",
         "function": {
-            "name": call.name,
+            "name": _callable_name(call.name),
             "arguments": _json_text(call.args, f"the arguments of {call.name!r}"),
         },
     }

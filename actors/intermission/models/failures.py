@@ -129,10 +129,11 @@ class Failures:
     def reported_in(self, answer: object) -> ModelError | None:
         """Return the error that a JSON answer is, or that it holds; `None` if there is none."""
         fields = _fields(answer)
-        if fields.get("error") is not None:
+        if fields.get("error"):  # an empty one, or `false`, reports nothing
             return self.reported(fields["error"])
-        # vLLM's form: the answer itself is the error.
-        return self.reported(fields) if fields.get("object") == "error" else None
+        # The answer itself is the error: vLLM's form, and that of events which are named so.
+        is_error = fields.get("object") == "error" or ("message" in fields and "choices" not in fields)
+        return self.reported(fields) if is_error else None
 
     def hide(self, text: str) -> str:
         """Return `text` with `[key]` in place of each secret."""

@@ -214,7 +214,7 @@ class HttpClient:
             return self._failures.timed_out(url, handle.expired, handle.seconds(handle.expired))
         for kind, what, types in _KINDS:
             if isinstance(error, types):
-                return self._failures.failed(kind, f"{what} {url}", str(error))
+                return self._failures.failed(kind, f"{what} {url}", _reason(error))
         return self._failures.failed(ModelErrorKind.OTHER, f"the call to {url} failed", repr(error))
 
     def _encoded(self, payload: Mapping[str, Any]) -> bytes:
@@ -245,6 +245,16 @@ class HttpClient:
                 ModelErrorKind.CONFIGURATION,
                 f"the address of {parts.hostname} holds a user name; such credentials are not used",
             )
+
+
+def _reason(error: Exception) -> str:
+    """Return what happened, without what requests and urllib3 say of retries that they do not make."""
+    inner: object = error.args[0] if error.args else None
+    if isinstance(inner, urllib3_errors.MaxRetryError):
+        inner = inner.reason
+    if isinstance(inner, urllib3_errors.NewConnectionError):
+        inner = inner.__cause__
+    return str(inner or error)
 
 
 def _proxies(url: str) -> dict[str, str]:

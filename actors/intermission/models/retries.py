@@ -35,7 +35,7 @@ class Retries:
         """
         if done >= self.most or not _passes(error):
             return None
-        if error.retry_after is not None:
+        if error.retry_after:  # 0 asks for no wait, and not for all retries at once
             # Never earlier than the service asks, and not all clients at the same moment.
             wait = error.retry_after + random.uniform(0.0, min(1.0, error.retry_after / 10))
             return wait if error.retry_after <= _LONGEST_ASKED else None

@@ -1,11 +1,11 @@
-"""`problems`: what an OpenAI chat-completions service would refuse in the messages of a request. Pure."""
+"""What an OpenAI chat-completions service would refuse of a request, in its messages and its tools. Pure."""
 
 import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-__all__ = ["problems"]
+__all__ = ["problems", "tool_problems"]
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 _INSTRUCTIONS = frozenset({"system", "developer"})
@@ -43,6 +43,29 @@ def problems(messages: object) -> list[str]:
         spoken = spoken or role not in _INSTRUCTIONS
     if open_calls:
         found.append(f"messages[{len(given)}]: no tool message answers {_listed(open_calls)}")
+    return found
+
+
+def tool_problems(tools: object) -> list[str]:
+    """Return what is wrong with the tools of a request; `[]` if nothing is, or there are none.
+
+    Each is a function with a name of its own, of letters, digits, `_` and `-`.
+    """
+    if tools is None:
+        return []
+    if not isinstance(tools, list) or not tools:
+        return ["tools must be a list that is not empty; leave it out"]
+    found, seen = list[str](), set[str]()
+    for index, tool in enumerate(cast("list[object]", tools)):
+        fields = cast("dict[str, Any]", tool) if isinstance(tool, dict) else {}
+        function: object = fields.get("function")
+        name = cast("dict[str, Any]", function).get("name") if isinstance(function, dict) else None
+        if fields.get("type") != "function" or not (isinstance(name, str) and _NAME.fullmatch(name)):
+            found.append(f"tools[{index}]: {name!r} cannot be the name of a function")
+        elif name in seen:
+            found.append(f"tools[{index}]: two functions have the name {name!r}")
+        else:
+            seen.add(name)
     return found
 
 

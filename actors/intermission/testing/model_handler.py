@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from intermission.errors import ModelErrorKind
-from intermission.testing.chat_history import problems
+from intermission.testing.chat_history import problems, tool_problems
 from intermission.testing.chat_wire import (
     END_MARKER,
     error_body,
@@ -97,16 +97,22 @@ class ModelHandler(BaseHTTPRequestHandler):
         """Answer with the script's next reply."""
         self._state.begin(self._client)
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.path != "/v1/chat/completions":
+        if self.path.partition("?")[0] != "/v1/chat/completions":
             self._refuse(404, f"there is nothing at {self.path}")
             return
         try:
-            request = json.loads(body)
+            request: Any = json.loads(body)
         except ValueError:
             self._refuse(400, "the body is not JSON")
             return
+        if not isinstance(request, dict):
+            self._refuse(400, "the body is not a JSON object")
+            return
         if self._state.strict and (found := problems(request.get("messages"))):
             self._refuse(400, f"the history is not legal: {'; '.join(found)}")
+            return
+        if self._state.strict and (found := tool_problems(request.get("tools"))):
+            self._refuse(400, f"the tools are not legal: {'; '.join(found)}")
             return
         self._state.add_headers({name.lower(): value for name, value in self.headers.items()})
         try:

@@ -27,12 +27,13 @@ class ModelServer:
             `text` of one piece.
         default: The reply when they are used up; with `None`, one more request is refused with status 400,
             and kept in `errors`.
-        strict: Whether a request is refused with status 400 whose messages the real service would refuse:
-            see `intermission.testing.chat_history`.
+        strict: Whether a request is refused with status 400 if the real service would refuse its messages or
+            its tools: see `intermission.testing.chat_history`.
         tls: A server's context, to speak HTTPS; `None` for plain HTTP.
 
     Raises:
         ValueError: A reply is an error that no HTTP answer means.
+        TypeError: A reply is none of these.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class ModelServer:
 
         Raises:
             ValueError: It is an error that no HTTP answer means.
+            TypeError: It is no reply.
         """
         self._state.script.enqueue(_checked(reply))
 
@@ -160,6 +162,8 @@ class ModelServer:
 
 def _checked(reply: AnyReply | str) -> AnyReply:
     checked = text(reply) if isinstance(reply, str) else reply
+    if not isinstance(checked, AnyReply):  # pyright: ignore[reportUnnecessaryIsInstance] - tests without types
+        raise TypeError(f"a ModelServer takes text(…), calls(…) and their like, or a str, not {reply!r}")
     if isinstance(checked, ErrorReply):
         error_status(checked)
     return checked

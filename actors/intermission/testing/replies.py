@@ -140,7 +140,11 @@ def text(*pieces: str | Gate, usage: Usage | None = None) -> TextReply:
         pieces: Each text is streamed as a chunk of its own. At a `Gate` the reply stops until the test
             opens it; so does an answer that is not streamed, before anything of it is sent.
         usage: The tokens that the model reports; by default as many as there are words.
+
+    Raises:
+        TypeError: A piece is neither.
     """
+    _check("text", pieces, str, Gate)
     words = sum(len(piece.split()) for piece in pieces if isinstance(piece, str))
     return TextReply(pieces, usage or _usage(words))
 
@@ -152,7 +156,16 @@ def calls(*calls: tuple[str, Mapping[str, Any]], text: str = "", usage: Usage | 
         calls: Name and arguments of each.
         text: What the model says before them.
         usage: The tokens that the model reports; by default as many as there are words and calls.
+
+    Raises:
+        TypeError: A call is no pair of a name and a mapping.
     """
+    for call in calls:
+        match call:
+            case (str(), Mapping()):
+                pass
+            case _:
+                raise TypeError(f'calls() takes pairs, as in calls(("add", {{"a": 1}})), not {call!r}')
     return CallsReply(calls, text, usage or _usage(len(text.split()) + len(calls)))
 
 
@@ -193,7 +206,11 @@ def wire(
         status: The HTTP status.
         content_type: The header of that name.
         headers: Further headers.
+
+    Raises:
+        TypeError: A chunk is neither bytes nor a gate.
     """
+    _check("wire", chunks, bytes, Gate)
     return WireReply(chunks, status, content_type, dict(headers or {}))
 
 
@@ -204,7 +221,11 @@ def stream(*pieces: str | bytes | Gate | Pings | Cut) -> StreamReply:
         pieces: A `str` is a chunk with that text. `bytes` are sent as they are: a chunk that is malformed,
             or `b"data: [DONE]\\n\\n"` with something behind it. At a `Gate` the stream stops until the test
             opens it, at `Pings` it says nothing from then on. A `Cut` breaks it off.
+
+    Raises:
+        TypeError: A piece is none of these.
     """
+    _check("stream", pieces, str, bytes, Gate, Pings)
     words = sum(
         len(piece.split()) for piece in pieces if isinstance(piece, str) and not isinstance(piece, Cut)
     )
@@ -220,6 +241,13 @@ def silent(silence: Silence | str) -> SilentReply:
         ValueError: There is no such silence.
     """
     return SilentReply(Silence(silence))
+
+
+def _check(name: str, pieces: tuple[object, ...], *types: type) -> None:
+    for piece in pieces:
+        if not isinstance(piece, types):
+            known = ", ".join(each.__name__ for each in types)
+            raise TypeError(f"{name}() takes pieces of these types: {known}; not {piece!r}")
 
 
 def _usage(output_tokens: int) -> Usage:

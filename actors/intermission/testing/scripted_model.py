@@ -19,6 +19,9 @@ class ScriptedModel:
         replies: `text(…)`, `calls(…)`, `error(…)`, or a `str`, which is `text` of one piece.
         default: The reply when they are used up; `None` makes one more request an `AssertionError`.
         name: The model's name.
+
+    Raises:
+        TypeError: A reply is none of these.
     """
 
     def __init__(
@@ -40,7 +43,11 @@ class ScriptedModel:
         return self._script.requests
 
     def enqueue(self, reply: Reply | str) -> None:
-        """Put one more reply behind those that wait."""
+        """Put one more reply behind those that wait.
+
+        Raises:
+            TypeError: It is no reply.
+        """
         self._script.enqueue(_reply(reply))
 
     def generate(self, request: ModelRequest) -> Iterator[ModelResponse]:
@@ -53,7 +60,10 @@ class ScriptedModel:
 
 
 def _reply(reply: Reply | str) -> Reply:
-    return text(reply) if isinstance(reply, str) else reply
+    checked = text(reply) if isinstance(reply, str) else reply
+    if not isinstance(checked, Reply):  # pyright: ignore[reportUnnecessaryIsInstance] - tests without types
+        raise TypeError(f"a ScriptedModel takes text(…), calls(…), error(…), or a str, not {reply!r}")
+    return checked
 
 
 def _answer(reply: Reply, streaming: bool) -> Iterator[ModelResponse]:
