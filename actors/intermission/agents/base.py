@@ -1,19 +1,20 @@
 """`BaseAgent`, what every agent is, and `AgentContext`, what an agent knows of its run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from intermission.actions import Actions
-from intermission.agents.callbacks import Callbacks, as_callbacks
+from intermission.agents.callbacks import OneOrMore, as_callbacks
 from intermission.agents.effects import Steps
 from intermission.config import RunConfig
+from intermission.content import Content
 from intermission.events import Event, OpenEvent, new_event_id
 from intermission.kernel.clock import Clock
 from intermission.kernel.scope import CancelScope
 from intermission.state import State
 
-__all__ = ["AgentContext", "BaseAgent", "CallbackContext", "check_name"]
+__all__ = ["AgentCallback", "AgentContext", "BaseAgent", "CallbackContext", "check_name"]
 
 
 def check_name(what: str, name: str) -> None:
@@ -73,6 +74,9 @@ class AgentContext:
 CallbackContext: TypeAlias = AgentContext
 """What callbacks are given: what the agent itself knows, its state to be changed included."""
 
+AgentCallback: TypeAlias = Callable[[CallbackContext], Content | Awaitable[Content | None] | None]
+"""Asked before or after an agent: a function, plain or async, of the context."""
+
 
 class BaseAgent:
     """An agent: a name, and `run`, a generator of effects.
@@ -101,8 +105,8 @@ class BaseAgent:
         *,
         description: str = "",
         sub_agents: "Sequence[BaseAgent]" = (),
-        before_agent_callback: Callbacks = None,
-        after_agent_callback: Callbacks = None,
+        before_agent_callback: OneOrMore[AgentCallback] = None,
+        after_agent_callback: OneOrMore[AgentCallback] = None,
     ) -> None:
         check_name("agent name", name)
         self.name = name

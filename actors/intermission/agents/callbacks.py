@@ -1,15 +1,20 @@
 """Callbacks of agents: one function or a list of them, plain or async."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-__all__ = ["Callback", "Callbacks", "as_callbacks"]
+__all__ = ["Callback", "Callbacks", "OneOrMore", "as_callbacks"]
+
+T = TypeVar("T")
+
+OneOrMore: TypeAlias = T | Sequence[T] | None
+"""What an agent is given: one, several, which are asked in their order, or none."""
 
 Callback: TypeAlias = Callable[..., Any]
 """A function of what it is about, plain or async. `None` means that it has nothing to say."""
 
-Callbacks: TypeAlias = Callback | Sequence[Callback] | None
-"""What an agent is given: one, several, which are asked in their order, or none."""
+Callbacks: TypeAlias = OneOrMore[Callback]
+"""Callbacks of whatever kind."""
 
 
 def as_callbacks(name: str, given: Callbacks) -> tuple[Callback, ...]:

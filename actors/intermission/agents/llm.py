@@ -1,13 +1,24 @@
 """`LlmAgent`: asks a model, runs the tools that it calls, asks again, until it answers."""
 
 import logging
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from intermission.agents.base import AgentContext, BaseAgent
-from intermission.agents.callbacks import Callbacks, as_callbacks
+from intermission.agents.callback_types import (
+    AfterAgentCallback,
+    AfterModelCallback,
+    AfterToolCallback,
+    BeforeAgentCallback,
+    BeforeModelCallback,
+    BeforeToolCallback,
+    OnModelErrorCallback,
+    OnToolErrorCallback,
+)
+from intermission.agents.callbacks import OneOrMore, as_callbacks
 from intermission.agents.contents import conversation
 from intermission.agents.effects import Effect, RunAgent, Steps, call_model, call_tools, emit
 from intermission.agents.instructions import Instruction, is_fixed, write
@@ -23,6 +34,7 @@ __all__ = ["LlmAgent"]
 
 logger = logging.getLogger(__name__)
 
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what each service takes
 _NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -51,8 +63,8 @@ class LlmAgent(TransferringAgent):
         generate_config: Settings of its model calls, such as `{"temperature": 0}`, as the service names them.
 
     Raises:
-        ValueError: The name cannot be used, two tools or two sub-agents share one, a sub-agent has a parent
-            already, or `include_contents` is neither.
+        ValueError: The name, or that of a tool, cannot be used, two tools or two sub-agents share one, a
+            sub-agent has a parent already, or `include_contents` is neither.
         TypeError: A function cannot be a tool, or something has no JSON schema.
     """
 
@@ -73,14 +85,14 @@ class LlmAgent(TransferringAgent):
         disallow_transfer_to_parent: bool = False,
         disallow_transfer_to_peers: bool = False,
         generate_config: Mapping[str, Any] | None = None,
-        before_agent_callback: Callbacks = None,
-        after_agent_callback: Callbacks = None,
-        before_model_callback: Callbacks = None,
-        after_model_callback: Callbacks = None,
-        on_model_error_callback: Callbacks = None,
-        before_tool_callback: Callbacks = None,
-        after_tool_callback: Callbacks = None,
-        on_tool_error_callback: Callbacks = None,
+        before_agent_callback: OneOrMore[BeforeAgentCallback] = None,
+        after_agent_callback: OneOrMore[AfterAgentCallback] = None,
+        before_model_callback: OneOrMore[BeforeModelCallback] = None,
+        after_model_callback: OneOrMore[AfterModelCallback] = None,
+        on_model_error_callback: OneOrMore[OnModelErrorCallback] = None,
+        before_tool_callback: OneOrMore[BeforeToolCallback] = None,
+        after_tool_callback: OneOrMore[AfterToolCallback] = None,
+        on_tool_error_callback: OneOrMore[OnToolErrorCallback] = None,
     ) -> None:
         if include_contents not in {"default", "none"}:
             raise ValueError(f"include_contents is {include_contents!r}: give 'default' or 'none'")
@@ -206,9 +218,15 @@ def _by_name(agent: str, tools: Sequence[Tool | Callable[..., Any]]) -> dict[str
     named: dict[str, Tool] = {}
     for given in tools:
         tool = given if isinstance(given, Tool) else FunctionTool(given)
-        if tool.declaration.name in named:
-            raise ValueError(f"agent {agent!r} has two tools named {tool.declaration.name!r}")
-        named[tool.declaration.name] = tool
+        name = tool.declaration.name
+        if not _TOOL_NAME.fullmatch(name):
+            raise ValueError(
+                f"agent {agent!r} has a tool named {name!r}, which services refuse; name it with letters, "
+                "digits, underscores and hyphens, 64 at most"
+            )
+        if name in named:
+            raise ValueError(f"agent {agent!r} has two tools named {name!r}")
+        named[name] = tool
     return named
 
 
