@@ -56,6 +56,9 @@ class AgentTool:
         parameters = _REQUEST if self._input is None else self._input.json
         self._declaration = ToolDeclaration(agent.name, agent.description, parameters)
 
+    def __repr__(self) -> str:
+        return f"AgentTool({self.agent!r})"
+
     @property
     def declaration(self) -> ToolDeclaration:
         """See `Tool.declaration`."""

@@ -1,6 +1,6 @@
 """`BaseAgent`, what every agent is, and `AgentContext`, what an agent knows of its run."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -14,7 +14,7 @@ from intermission.kernel.clock import Clock
 from intermission.kernel.scope import CancelScope
 from intermission.state import State
 
-__all__ = ["AgentCallback", "AgentContext", "BaseAgent", "CallbackContext", "check_name"]
+__all__ = ["AgentCallback", "AgentContext", "BaseAgent", "CallbackContext", "check_list", "check_name"]
 
 
 def check_name(what: str, name: str) -> None:
@@ -28,6 +28,16 @@ def check_name(what: str, name: str) -> None:
             f"{what} {name!r} must be an identifier (letters, digits, underscores; no digit first) "
             "and not 'user', which names the person"
         )
+
+
+def check_list(what: str, given: object) -> None:
+    """Refuse what no type checker has kept from standing for a list.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"{what} must be a list, not {given!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +121,7 @@ class BaseAgent:
         check_name("agent name", name)
         self.name = name
         self.description = description
+        check_list(f"sub_agents of {name!r}", sub_agents)
         if sub_agents:
             self._adopt(tuple(sub_agents))
         self.before_agent_callbacks = as_callbacks("before_agent_callback", before_agent_callback)
@@ -122,6 +133,9 @@ class BaseAgent:
         Called on the run's thread. An error of an effect is raised at its `yield`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define run()")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
 
     @property
     def root_agent(self) -> "BaseAgent":

@@ -1,6 +1,6 @@
 """Callbacks of agents: one function or a list of them, plain or async."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 __all__ = ["Callback", "Callbacks", "OneOrMore", "as_callbacks"]
@@ -25,7 +25,9 @@ def as_callbacks(name: str, given: Callbacks) -> tuple[Callback, ...]:
     """
     if given is None:
         return ()
-    several = (given,) if callable(given) else tuple(given)
+    several: tuple[Callback, ...] = (given,)  # type: ignore[assignment]  # looked at below
+    if not callable(given) and isinstance(given, Iterable):
+        several = tuple(given)
     for callback in several:
         if not callable(callback):
             raise TypeError(f"{name} must be a function or a list of functions, not {callback!r}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from intermission.agents.base import AgentContext, BaseAgent
+from intermission.agents.base import AgentContext, BaseAgent, check_list
 from intermission.agents.callback_types import (
     AfterAgentCallback,
     AfterModelCallback,
@@ -65,7 +65,8 @@ class LlmAgent(TransferringAgent):
     Raises:
         ValueError: The name, or that of a tool, cannot be used, two tools or two sub-agents share one, a
             sub-agent has a parent already, or `include_contents` is neither.
-        TypeError: A function cannot be a tool, or something has no JSON schema.
+        TypeError: A function cannot be a tool, something has no JSON schema, or an argument is of another
+            type than it must be.
     """
 
     def __init__(
@@ -96,8 +97,12 @@ class LlmAgent(TransferringAgent):
     ) -> None:
         if include_contents not in {"default", "none"}:
             raise ValueError(f"include_contents is {include_contents!r}: give 'default' or 'none'")
-        if isinstance(model, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
-            raise TypeError(f"agent {name!r} needs a Model, such as ChatCompletions({model!r}), not a name")
+        _check_model(name, model)
+        for what, text in (("instruction", instruction), ("global_instruction", global_instruction)):
+            if not isinstance(text, str) and not callable(text):
+                raise TypeError(f"{what} of agent {name!r} must be a text or a function, not {text!r}")
+        if not isinstance(output_key, str | None):  # pyright: ignore[reportUnnecessaryIsInstance] - likewise
+            raise TypeError(f"output_key of agent {name!r} must be a text, not {output_key!r}")
         self.model = model
         self.instruction = instruction
         self.global_instruction = global_instruction
@@ -108,7 +113,9 @@ class LlmAgent(TransferringAgent):
         self.include_contents = include_contents
         self.disallow_transfer_to_parent = disallow_transfer_to_parent
         self.disallow_transfer_to_peers = disallow_transfer_to_peers
-        self.generate_config = _NO_SETTINGS if generate_config is None else dict(generate_config)
+        self.generate_config = (
+            _NO_SETTINGS if generate_config is None else MappingProxyType(dict(generate_config))
+        )
         self.before_model_callbacks = as_callbacks("before_model_callback", before_model_callback)
         self.after_model_callbacks = as_callbacks("after_model_callback", after_model_callback)
         self.on_model_error_callbacks = as_callbacks("on_model_error_callback", on_model_error_callback)
@@ -214,9 +221,21 @@ class LlmAgent(TransferringAgent):
         return replace(answer, actions=EventActions(state_delta={key: self.output(answer.text)}))
 
 
+def _check_model(agent: str, model: object) -> None:
+    if isinstance(model, str):
+        raise TypeError(f"agent {agent!r} needs a Model, such as ChatCompletions({model!r}), not a name")
+    if not hasattr(model, "generate"):
+        raise TypeError(f"agent {agent!r} needs a Model, such as ChatCompletions(…), not {model!r}")
+
+
 def _by_name(agent: str, tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
     named: dict[str, Tool] = {}
+    check_list(f"tools of agent {agent!r}", tools)
     for given in tools:
+        if isinstance(given, BaseAgent):
+            raise TypeError(
+                f"agent {agent!r} has the agent {given.name!r} among its tools: write AgentTool(…)"
+            )
         tool = given if isinstance(given, Tool) else FunctionTool(given)
         name = tool.declaration.name
         if not _TOOL_NAME.fullmatch(name):
