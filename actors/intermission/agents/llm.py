@@ -35,7 +35,6 @@ __all__ = ["LlmAgent"]
 logger = logging.getLogger(__name__)
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what each service takes
-_NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
 
 
 class LlmAgent(TransferringAgent):
@@ -113,9 +112,8 @@ class LlmAgent(TransferringAgent):
         self.include_contents = include_contents
         self.disallow_transfer_to_parent = disallow_transfer_to_parent
         self.disallow_transfer_to_peers = disallow_transfer_to_peers
-        self.generate_config = (
-            _NO_SETTINGS if generate_config is None else MappingProxyType(dict(generate_config))
-        )
+        # The same for all runs, so nobody who is shown it may change it.
+        self.generate_config: Mapping[str, Any] = MappingProxyType(dict(generate_config or {}))
         self.before_model_callbacks = as_callbacks("before_model_callback", before_model_callback)
         self.after_model_callbacks = as_callbacks("after_model_callback", after_model_callback)
         self.on_model_error_callbacks = as_callbacks("on_model_error_callback", on_model_error_callback)
@@ -233,9 +231,7 @@ def _by_name(agent: str, tools: Sequence[Tool | Callable[..., Any]]) -> dict[str
     check_list(f"tools of agent {agent!r}", tools)
     for given in tools:
         if isinstance(given, BaseAgent):
-            raise TypeError(
-                f"agent {agent!r} has the agent {given.name!r} among its tools: write AgentTool(…)"
-            )
+            raise TypeError(f"agent {agent!r} has agent {given.name!r} among its tools: write AgentTool(…)")
         tool = given if isinstance(given, Tool) else FunctionTool(given)
         name = tool.declaration.name
         if not _TOOL_NAME.fullmatch(name):
