@@ -59,6 +59,7 @@ class AgentContext:
             ids: the response, or `"not_started"`, `"stopped"` or `"unknown"`. `None` if nothing is known.
         callback_data: What callbacks and plugins leave for each other: one for all agents of the run. It
             ends with the run, and is not stored.
+        root: The app's root agent; `None` outside of a run.
     """
 
     invocation_id: str
@@ -73,6 +74,7 @@ class AgentContext:
     branch: str | None = None
     outcomes: Mapping[str, str | Mapping[str, Any]] | None = None
     callback_data: dict[str, Any] = field(default_factory=dict[str, Any])
+    root: "BaseAgent | None" = None
 
     def event(self, author: str, **fields: Any) -> Event:
         """Return a new event of this run and branch, stamped now; `fields` are those of `Event`."""

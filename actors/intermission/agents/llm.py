@@ -133,7 +133,7 @@ class LlmAgent(TransferringAgent):
 
         It also ends when a response ends the turn, or has handed over to an agent that ends it.
         """
-        place = self.place
+        place = self.place_in(context)
         tools = self.tools if place.tool is None else {place.tool.declaration.name: place.tool, **self.tools}
         written = isinstance(self._global_instruction(place), str) and isinstance(self.instruction, str)
         while True:
@@ -165,7 +165,7 @@ class LlmAgent(TransferringAgent):
             actions = (yield from emit(event, last=last)).actions
             if actions.transfer_to_agent is None:
                 return  # all else that a tool can ask for is an end
-            yield RunAgent(self.target(actions.transfer_to_agent))
+            yield RunAgent(self.target(actions.transfer_to_agent, place))
             if has_answered(context):
                 return
 
