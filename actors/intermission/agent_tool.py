@@ -1,6 +1,7 @@
 """`AgentTool`: an agent that another agent's model calls like a function."""
 
 import json
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
@@ -35,20 +36,28 @@ class AgentTool:
     `request`. The agent sees that alone, and not the conversation. What it says last is the response, as a
     value if it has an `output_schema`. It begins with the caller's state, and what it changes there, `temp:`
     keys aside, is changed by the call. A run of it that does not complete is a failure of the tool. It has
-    the settings of the caller's run, does not stream, and counts its model calls by itself. When the call is
-    given up, it is cancelled.
+    the settings of the caller's run, does not stream, and counts its model calls and tokens by itself. When
+    the call is given up, it is cancelled.
 
     Args:
         agent: The agent.
         skip_summarization: The response ends the caller's turn; its model is not asked to sum it up.
+        include_plugins: The plugins of the caller's app see the agent's run as they see every run. The call
+            has ended when they have been told of that run's end.
     """
 
-    def __init__(self, agent: BaseAgent, *, skip_summarization: bool = False) -> None:
+    def __init__(
+        self, agent: BaseAgent, *, skip_summarization: bool = False, include_plugins: bool = True
+    ) -> None:
         self.agent = agent
         self.skip_summarization = skip_summarization
+        self.include_plugins = include_plugins
         self._input = agent.input_schema if isinstance(agent, LlmAgent) else None
         parameters = _REQUEST if self._input is None else self._input.json
         self._declaration = ToolDeclaration(agent.name, agent.description, parameters)
+
+    def __repr__(self) -> str:
+        return f"AgentTool({self.agent!r})"
 
     @property
     def declaration(self) -> ToolDeclaration:
@@ -67,7 +76,10 @@ class AgentTool:
         config = RunConfig() if outer is None else outer.run.config
         # Clients that are bound to the caller's loop are used by the agent's tools, too.
         loop = None if outer is None else outer.run.services.loops.loop
-        runner = Runner(App(self.agent.name, self.agent), log=MemoryEventLog(), loop=loop)
+        app = App(self.agent.name, self.agent)
+        if outer is not None and self.include_plugins:
+            app.plugins = outer.run.services.plugins.lent()
+        runner = Runner(app, log=MemoryEventLog(), loop=loop)
         try:
             run = runner.run(
                 user_id=context.user_id,
@@ -78,7 +90,9 @@ class AgentTool:
             )
             text = _text(run, context)
         finally:
-            runner.close(0)
+            # Its run is over. Hooks that are told of that are waited for: nobody finds in this log later
+            # what they have not been told.
+            runner.close(threading.TIMEOUT_MAX)
         if self.skip_summarization:
             context.actions.skip_summarization = True
         value = self.agent.output(text) if isinstance(self.agent, LlmAgent) else text
@@ -100,12 +114,13 @@ def _text(run: Run, context: ToolContext) -> str:
     """Return what a run says last; what it changes in the state is taken over as it is stored."""
     text = ""
     try:
-        for event in run:
-            actions = event.actions
-            if actions.state_delta or actions.state_operations:
-                context.state.merge(StateChange(dict(actions.state_delta), actions.state_operations))
-            if event.content is not None:
-                text = event.text
+        with run:
+            for event in run:
+                actions = event.actions
+                if actions.state_delta or actions.state_operations:
+                    context.state.merge(StateChange(dict(actions.state_delta), actions.state_operations))
+                if event.content is not None:
+                    text = event.text
         run.result().raise_for_status()
     except BaseException:
         if context.cancellation.cancelled:

@@ -140,9 +140,10 @@ class Runner(Administration):
             clock=clock or SystemClock(),
             scopes=ScopeHost(timer, pool),
             loops=ToolLoops(timer, loop=loop, on_startup=on_startup),
+            plugins=app.plugins,
         )
         self._directory = Directory(self._start_session, max_queued=max_queued, resident=resident_sessions)
-        self._plugins = PluginClosing(app.plugins, self._services)
+        self._plugins = PluginClosing(app.plugins.to_close, self._services)
         self._notices = Notices(app, self._log, self._services, self._directory.tell)
         super().__init__(self._host_of(app, auto_create=auto_create), self._directory)
         self._closing = threading.RLock()  # a second closer must not close the log under the first

@@ -272,6 +272,29 @@ def test_async_tools_of_the_agent_run_on_the_loop_that_those_of_the_caller_have(
     assert loops[0] is loops[1]
 
 
+def test_an_agent_of_a_tree_that_is_called_answers_itself_and_hands_over_to_none_above_it() -> None:
+    below = LlmAgent("below", ScriptedModel("7 km."))
+    inner = ScriptedModel(
+        calls(("transfer_to_agent", {"agent_name": "desk"})),
+        calls(("transfer_to_agent", {"agent_name": "below"})),
+    )
+    expert = LlmAgent("expert", inner, sub_agents=[below])
+    peer = LlmAgent("peer", ScriptedModel())
+    outer = ScriptedModel(calls(asking()), "It is 7 km.")
+    desk = LlmAgent(
+        "desk", outer, global_instruction="Be polite.", sub_agents=[expert, peer], tools=[AgentTool(expert)]
+    )
+    with Runner(app_of(desk), log=MemoryEventLog()) as runner:
+        events = list(runner.run(**KEY, message="hi"))
+    (response,) = (one.response for event in events for one in event.function_responses)
+
+    assert response == {"result": "7 km."}
+    (refused,) = inner.requests[1].contents[-1].function_responses
+    assert refused.response["message"] == "Wrong arguments: agent_name must be one of below, not 'desk'"
+    assert "peer" not in inner.requests[0].instruction
+    assert "polite" not in inner.requests[0].instruction
+
+
 def test_an_agent_tool_may_be_called_outside_of_any_run() -> None:
 
     state = State(dict)

@@ -10,6 +10,7 @@ from intermission import (
     Event,
     FunctionCall,
     FunctionResponse,
+    FunctionTool,
     LlmAgent,
     RunConfig,
     Usage,
@@ -141,6 +142,13 @@ def test_an_answer_that_was_cut_off_says_so_in_its_event() -> None:
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two tools named 'look'"):
         LlmAgent("agent", ScriptedModel(), tools=[look, look])
+
+
+@pytest.mark.parametrize("name", ["two words", "a.b", "ünïcode", "x" * 65])
+def test_a_tool_whose_name_services_would_refuse_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="letters, digits, underscores and hyphens, 64 at most"):
+        LlmAgent("agent", ScriptedModel(), tools=[FunctionTool(look, name=name)])
+    LlmAgent("agent", ScriptedModel(), tools=[FunctionTool(look, name="look-up_2")])
 
 
 @pytest.mark.parametrize("name", ["", "user", "two words", "1st", "ünïcode", "a-b"])

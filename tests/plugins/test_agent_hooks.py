@@ -1,5 +1,6 @@
 """Hooks before and after an agent."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,17 +11,21 @@ from intermission import (
     AgentContext,
     BaseAgent,
     CallbackContext,
+    Cancelled,
     Content,
     Event,
     HookResultError,
     LlmAgent,
+    RunConfig,
     Runner,
     RunStatus,
 )
 from intermission.agents import Fork, RunAgent
 from intermission.agents.effects import Steps
-from intermission.testing import ScriptedModel
+from intermission.testing import ScriptedModel, text
 from intermission_storage import MemoryEventLog
+
+PATIENCE = 10.0
 
 
 class Saying(BaseAgent):
@@ -209,6 +214,38 @@ def test_a_callback_that_raises_fails_its_run_with_that_error_and_the_next_run_w
         assert runner.run(**KEY, message="b").answer() == "ok"
     ends = [record.data for record in records(log) if record.kind == "run_ended"]
     assert ends[0]["error"] == {"type": "RuntimeError", "message": "broken"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "cancelled"),
+    [("plain", asyncio.CancelledError), ("plain", Cancelled), ("async", asyncio.CancelledError)],
+    ids=["plain", "plain, of a scope", "async"],
+)
+@pytest.mark.parametrize(
+    "hook",
+    ["on_user_message_callback", "before_agent_callback", "after_model_callback", "on_event_callback"],
+)
+def test_a_hook_that_cancels_itself_fails_its_run_by_name_and_the_next_run_works(
+    kind: str, cancelled: type[BaseException], hook: str
+) -> None:
+    broken = [True]
+
+    def give_up(**_: Any) -> None:
+        if broken and broken.pop():
+            raise cancelled
+
+    model = ScriptedModel(default=text("o", "k"))  # the hooks after a model see a partial first
+    app = app_plugged(LlmAgent("agent", model), plugin("plugin", kind, **{hook: give_up}))
+    with Runner(app, log=MemoryEventLog(), config=RunConfig(streaming=True)) as runner:
+        run = runner.run(**KEY, message="a")
+        name = "give_up" if kind == "plain" else "later"
+        with pytest.raises(
+            RuntimeError, match=rf"the hook .*{name} was cancelled, and not by its run"
+        ) as failed:
+            run.answer(PATIENCE)
+        assert isinstance(failed.value.__cause__, cancelled)
+        assert run.status is RunStatus.FAILED
+        assert runner.run(**KEY, message="b").answer(PATIENCE) == "ok"
 
 
 def test_the_last_event_ends_the_run_in_its_commit_unless_something_comes_after_it() -> None:

@@ -293,9 +293,13 @@ def test_an_output_check_that_trips_after_a_tool_takes_nothing_of_the_tool_back(
     model = ScriptedModel(calls(("order", {"item": "tea"})), "a secret", "It was ordered.")
     agent = LlmAgent("agent", model, tools=[order], after_model_callback=check)
     with Runner(app_of(agent), log=MemoryEventLog()) as runner:
-        result = runner.run(**KEY, message="Order tea.").result()
-        assert (result.status, str(result.error)) == (RunStatus.FAILED, "the answer was not let out")
+        run, shown = runner.run(**KEY, message="Order tea."), list[Event]()
+        with pytest.raises(ValueError, match="the answer was not let out"):
+            shown.extend(run)
+        result = run.result()
+        assert (result.status, result.text) == (RunStatus.FAILED, "")
         call, answer = result.events[1:]
+        assert [call, answer] == shown  # and nothing of what was not let out
         assert [one.id for one in call.function_calls] == [one.id for one in answer.function_responses]
         assert runner.run(**KEY, message="Well?").answer() == "It was ordered."
     assert effects == ["tea"]

@@ -5,7 +5,7 @@ import concurrent.futures
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Annotated, Any, Optional
 
 import pytest
 
@@ -43,6 +43,10 @@ def by_optional(x: int, where: "Optional[ToolContext]") -> str:  # noqa: UP045 -
     return where.function_call_id
 
 
+def by_annotated(x: int, where: Annotated[ToolContext, "the call's"]) -> str:
+    return where.function_call_id
+
+
 CONTEXTS: list[Callable[..., Any]] = [
     by_name,
     by_name_of_a_class_that_is_not_imported,
@@ -50,7 +54,20 @@ CONTEXTS: list[Callable[..., Any]] = [
     by_text,
     by_union,
     by_optional,
+    by_annotated,
 ]
+
+
+def test_a_function_that_takes_the_context_twice_is_refused() -> None:
+    def twice(where: ToolContext, tool_context: ToolContext) -> None: ...
+
+    with pytest.raises(TypeError, match="'where' and 'tool_context' both take the call's context"):
+        FunctionTool(twice)
+
+
+def test_what_has_no_signature_is_refused() -> None:
+    with pytest.raises(TypeError, match="tool 'dict': no signature found"):
+        FunctionTool(dict)
 
 
 @pytest.mark.parametrize("function", CONTEXTS, ids=lambda function: function.__name__)

@@ -26,3 +26,6 @@ class App:
         self.name = name
         self.root_agent = root_agent
         self.plugins = Plugins(plugins)
+
+    def __repr__(self) -> str:
+        return f"App({self.name!r}, {self.root_agent!r})"

@@ -1,19 +1,20 @@
 """`BaseAgent`, what every agent is, and `AgentContext`, what an agent knows of its run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from intermission.actions import Actions
-from intermission.agents.callbacks import Callbacks, as_callbacks
+from intermission.agents.callbacks import OneOrMore, as_callbacks
 from intermission.agents.effects import Steps
 from intermission.config import RunConfig
+from intermission.content import Content
 from intermission.events import Event, OpenEvent, new_event_id
 from intermission.kernel.clock import Clock
 from intermission.kernel.scope import CancelScope
 from intermission.state import State
 
-__all__ = ["AgentContext", "BaseAgent", "CallbackContext", "check_name"]
+__all__ = ["AgentCallback", "AgentContext", "BaseAgent", "CallbackContext", "check_list", "check_name"]
 
 
 def check_name(what: str, name: str) -> None:
@@ -27,6 +28,16 @@ def check_name(what: str, name: str) -> None:
             f"{what} {name!r} must be an identifier (letters, digits, underscores; no digit first) "
             "and not 'user', which names the person"
         )
+
+
+def check_list(what: str, given: object) -> None:
+    """Refuse what no type checker has kept from standing for a list.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"{what} must be a list, not {given!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +59,7 @@ class AgentContext:
             ids: the response, or `"not_started"`, `"stopped"` or `"unknown"`. `None` if nothing is known.
         callback_data: What callbacks and plugins leave for each other: one for all agents of the run. It
             ends with the run, and is not stored.
+        root: The app's root agent; `None` outside of a run.
     """
 
     invocation_id: str
@@ -62,6 +74,7 @@ class AgentContext:
     branch: str | None = None
     outcomes: Mapping[str, str | Mapping[str, Any]] | None = None
     callback_data: dict[str, Any] = field(default_factory=dict[str, Any])
+    root: "BaseAgent | None" = None
 
     def event(self, author: str, **fields: Any) -> Event:
         """Return a new event of this run and branch, stamped now; `fields` are those of `Event`."""
@@ -72,6 +85,9 @@ class AgentContext:
 
 CallbackContext: TypeAlias = AgentContext
 """What callbacks are given: what the agent itself knows, its state to be changed included."""
+
+AgentCallback: TypeAlias = Callable[[CallbackContext], Content | Awaitable[Content | None] | None]
+"""Asked before or after an agent: a function, plain or async, of the context."""
 
 
 class BaseAgent:
@@ -101,12 +117,13 @@ class BaseAgent:
         *,
         description: str = "",
         sub_agents: "Sequence[BaseAgent]" = (),
-        before_agent_callback: Callbacks = None,
-        after_agent_callback: Callbacks = None,
+        before_agent_callback: OneOrMore[AgentCallback] = None,
+        after_agent_callback: OneOrMore[AgentCallback] = None,
     ) -> None:
         check_name("agent name", name)
         self.name = name
         self.description = description
+        check_list(f"sub_agents of {name!r}", sub_agents)
         if sub_agents:
             self._adopt(tuple(sub_agents))
         self.before_agent_callbacks = as_callbacks("before_agent_callback", before_agent_callback)
@@ -118,6 +135,9 @@ class BaseAgent:
         Called on the run's thread. An error of an effect is raised at its `yield`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define run()")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
 
     @property
     def root_agent(self) -> "BaseAgent":

@@ -1,15 +1,20 @@
 """Callbacks of agents: one function or a list of them, plain or async."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
-__all__ = ["Callback", "Callbacks", "as_callbacks"]
+__all__ = ["Callback", "Callbacks", "OneOrMore", "as_callbacks"]
+
+T = TypeVar("T")
+
+OneOrMore: TypeAlias = T | Sequence[T] | None
+"""What an agent is given: one, several, which are asked in their order, or none."""
 
 Callback: TypeAlias = Callable[..., Any]
 """A function of what it is about, plain or async. `None` means that it has nothing to say."""
 
-Callbacks: TypeAlias = Callback | Sequence[Callback] | None
-"""What an agent is given: one, several, which are asked in their order, or none."""
+Callbacks: TypeAlias = OneOrMore[Callback]
+"""Callbacks of whatever kind."""
 
 
 def as_callbacks(name: str, given: Callbacks) -> tuple[Callback, ...]:
@@ -20,7 +25,9 @@ def as_callbacks(name: str, given: Callbacks) -> tuple[Callback, ...]:
     """
     if given is None:
         return ()
-    several = (given,) if callable(given) else tuple(given)
+    several: tuple[Callback, ...] = (given,)  # type: ignore[assignment]  # looked at below
+    if not callable(given) and isinstance(given, Iterable):
+        several = tuple(given)
     for callback in several:
         if not callable(callback):
             raise TypeError(f"{name} must be a function or a list of functions, not {callback!r}")

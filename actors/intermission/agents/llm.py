@@ -1,13 +1,24 @@
 """`LlmAgent`: asks a model, runs the tools that it calls, asks again, until it answers."""
 
 import logging
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from intermission.agents.base import AgentContext, BaseAgent
-from intermission.agents.callbacks import Callbacks, as_callbacks
+from intermission.agents.base import AgentContext, BaseAgent, check_list
+from intermission.agents.callback_types import (
+    AfterAgentCallback,
+    AfterModelCallback,
+    AfterToolCallback,
+    BeforeAgentCallback,
+    BeforeModelCallback,
+    BeforeToolCallback,
+    OnModelErrorCallback,
+    OnToolErrorCallback,
+)
+from intermission.agents.callbacks import OneOrMore, as_callbacks
 from intermission.agents.contents import conversation
 from intermission.agents.effects import Effect, RunAgent, Steps, call_model, call_tools, emit
 from intermission.agents.instructions import Instruction, is_fixed, write
@@ -23,7 +34,7 @@ __all__ = ["LlmAgent"]
 
 logger = logging.getLogger(__name__)
 
-_NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what each service takes
 
 
 class LlmAgent(TransferringAgent):
@@ -51,9 +62,10 @@ class LlmAgent(TransferringAgent):
         generate_config: Settings of its model calls, such as `{"temperature": 0}`, as the service names them.
 
     Raises:
-        ValueError: The name cannot be used, two tools or two sub-agents share one, a sub-agent has a parent
-            already, or `include_contents` is neither.
-        TypeError: A function cannot be a tool, or something has no JSON schema.
+        ValueError: The name, or that of a tool, cannot be used, two tools or two sub-agents share one, a
+            sub-agent has a parent already, or `include_contents` is neither.
+        TypeError: A function cannot be a tool, something has no JSON schema, or an argument is of another
+            type than it must be.
         ModelError: No provider is known for the name of the model.
     """
 
@@ -74,18 +86,23 @@ class LlmAgent(TransferringAgent):
         disallow_transfer_to_parent: bool = False,
         disallow_transfer_to_peers: bool = False,
         generate_config: Mapping[str, Any] | None = None,
-        before_agent_callback: Callbacks = None,
-        after_agent_callback: Callbacks = None,
-        before_model_callback: Callbacks = None,
-        after_model_callback: Callbacks = None,
-        on_model_error_callback: Callbacks = None,
-        before_tool_callback: Callbacks = None,
-        after_tool_callback: Callbacks = None,
-        on_tool_error_callback: Callbacks = None,
+        before_agent_callback: OneOrMore[BeforeAgentCallback] = None,
+        after_agent_callback: OneOrMore[AfterAgentCallback] = None,
+        before_model_callback: OneOrMore[BeforeModelCallback] = None,
+        after_model_callback: OneOrMore[AfterModelCallback] = None,
+        on_model_error_callback: OneOrMore[OnModelErrorCallback] = None,
+        before_tool_callback: OneOrMore[BeforeToolCallback] = None,
+        after_tool_callback: OneOrMore[AfterToolCallback] = None,
+        on_tool_error_callback: OneOrMore[OnToolErrorCallback] = None,
     ) -> None:
         if include_contents not in {"default", "none"}:
             raise ValueError(f"include_contents is {include_contents!r}: give 'default' or 'none'")
-        self.model: Model = Model.from_name(model) if isinstance(model, str) else model
+        for what, text in (("instruction", instruction), ("global_instruction", global_instruction)):
+            if not isinstance(text, str) and not callable(text):
+                raise TypeError(f"{what} of agent {name!r} must be a text or a function, not {text!r}")
+        if not isinstance(output_key, str | None):  # pyright: ignore[reportUnnecessaryIsInstance] - likewise
+            raise TypeError(f"output_key of agent {name!r} must be a text, not {output_key!r}")
+        self.model = _model(name, model)
         self.instruction = instruction
         self.global_instruction = global_instruction
         self.tools = _by_name(name, tools)
@@ -95,7 +112,8 @@ class LlmAgent(TransferringAgent):
         self.include_contents = include_contents
         self.disallow_transfer_to_parent = disallow_transfer_to_parent
         self.disallow_transfer_to_peers = disallow_transfer_to_peers
-        self.generate_config = _NO_SETTINGS if generate_config is None else dict(generate_config)
+        # The same for all runs, so nobody who is shown it may change it.
+        self.generate_config: Mapping[str, Any] = MappingProxyType(dict(generate_config or {}))
         self.before_model_callbacks = as_callbacks("before_model_callback", before_model_callback)
         self.after_model_callbacks = as_callbacks("after_model_callback", after_model_callback)
         self.on_model_error_callbacks = as_callbacks("on_model_error_callback", on_model_error_callback)
@@ -115,7 +133,7 @@ class LlmAgent(TransferringAgent):
 
         It also ends when a response ends the turn, or has handed over to an agent that ends it.
         """
-        place = self.place
+        place = self.place_in(context)
         tools = self.tools if place.tool is None else {place.tool.declaration.name: place.tool, **self.tools}
         written = isinstance(self._global_instruction(place), str) and isinstance(self.instruction, str)
         while True:
@@ -149,7 +167,7 @@ class LlmAgent(TransferringAgent):
             actions = (yield from emit(event, last=last)).actions
             if actions.transfer_to_agent is None:
                 return  # all else that a tool can ask for is an end
-            yield RunAgent(self.target(actions.transfer_to_agent))
+            yield RunAgent(self.target(actions.transfer_to_agent, place))
             if has_answered(context):
                 return
 
@@ -203,13 +221,32 @@ class LlmAgent(TransferringAgent):
         return replace(answer, actions=EventActions(state_delta={key: self.output(answer.text)}))
 
 
+def _model(agent: str, given: Model | str) -> Model:
+    if isinstance(given, str):
+        return Model.from_name(given)
+    if not hasattr(given, "generate"):
+        raise TypeError(
+            f"agent {agent!r} needs a Model, such as ChatCompletions(…), or its name, not {given!r}"
+        )
+    return given
+
+
 def _by_name(agent: str, tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
     named: dict[str, Tool] = {}
+    check_list(f"tools of agent {agent!r}", tools)
     for given in tools:
+        if isinstance(given, BaseAgent):
+            raise TypeError(f"agent {agent!r} has agent {given.name!r} among its tools: write AgentTool(…)")
         tool = given if isinstance(given, Tool) else FunctionTool(given)
-        if tool.declaration.name in named:
-            raise ValueError(f"agent {agent!r} has two tools named {tool.declaration.name!r}")
-        named[tool.declaration.name] = tool
+        name = tool.declaration.name
+        if not _TOOL_NAME.fullmatch(name):
+            raise ValueError(
+                f"agent {agent!r} has a tool named {name!r}, which services refuse; name it with letters, "
+                "digits, underscores and hyphens, 64 at most"
+            )
+        if name in named:
+            raise ValueError(f"agent {agent!r} has two tools named {name!r}")
+        named[name] = tool
     return named
 
 

@@ -49,6 +49,9 @@ class Plugins:
     Args:
         plugins: The plugins.
 
+    Attributes:
+        to_close: Those that are closed with the runner.
+
     Raises:
         TypeError: One has no name, or something in the place of a hook that cannot be called.
         ValueError: Two have one name.
@@ -64,11 +67,15 @@ class Plugins:
                 raise ValueError(f"two plugins are named {name!r}; each needs a name of its own")
             names.add(name)
         self._plugins = tuple(plugins)
+        self.to_close = self._plugins
         # Only what is defined by somebody: an app pays for no hook that it does not have.
         self._hooks = {name: tuple(self._defined(name)) for name in HOOKS}
 
-    def __iter__(self) -> Iterator[AnyPlugin]:
-        return iter(self._plugins)
+    def lent(self) -> "Plugins":
+        """Return the same plugins for another runner, which does not close them."""
+        lent = Plugins(self._plugins)
+        lent.to_close = ()
+        return lent
 
     def hooks(self, name: str) -> tuple[Callable[..., Any], ...]:
         """Return the plugins' own methods of that name, in the order of the plugins."""

@@ -53,7 +53,7 @@ class Place:
     """An agent's place in its tree.
 
     Attributes:
-        root: The tree's root.
+        root: The tree's root, or the agent in it that is the app's.
         targets: The agents that its model may transfer to, by name; of equal names the nearest.
         tool: The tool for it, if there are any.
         instruction: What the model is told of it; `""` if the agent is a tree by itself.
@@ -77,21 +77,19 @@ class TransferringAgent(BaseAgent):
     disallow_transfer_to_peers = False
     _place: Place | None = None
 
-    @property
-    def place(self) -> Place:
-        """Where it stands; worked out again when its tree has become part of another."""
-        place, root = self._place, self.root_agent
+    def place_in(self, context: AgentContext) -> Place:
+        """Return where it stands: in the app's tree, if it is in that, and so below nobody above that."""
+        place, root = self._place, _top(self, context.root)
         if place is None or place.root is not root:
             self._place = place = _place_of(self, root)
         return place
 
-    def target(self, name: str) -> BaseAgent:
+    def target(self, name: str, place: Place) -> BaseAgent:
         """Return the agent that something was transferred to: one of the targets, or else any of the tree.
 
         Raises:
             AgentNotFoundError: There is none.
         """
-        place = self.place
         found = place.targets.get(name) or place.root.find_agent(name)
         if found is None:
             raise AgentNotFoundError(self.name, name)
@@ -110,10 +108,16 @@ def has_answered(context: AgentContext) -> bool:
     return False
 
 
+def _top(agent: BaseAgent, root: BaseAgent | None) -> BaseAgent:
+    while agent is not root and agent.parent is not None:
+        agent = agent.parent
+    return agent
+
+
 def _place_of(agent: TransferringAgent, root: BaseAgent) -> Place:
     if root is agent and not agent.sub_agents:
         return Place(root, {}, None, "")
-    parent = agent.parent
+    parent = None if agent is root else agent.parent
     near = list(agent.sub_agents)
     if isinstance(parent, TransferringAgent):
         if not agent.disallow_transfer_to_parent:

@@ -42,6 +42,9 @@ class Plugin:
             raise ValueError("a plugin needs a name")
         self.name = name
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
     # The run.
 
     @unused

@@ -9,7 +9,7 @@ from typing import Any
 
 import pykka
 
-from intermission.agents.base import AgentContext
+from intermission.agents.base import AgentContext, BaseAgent
 from intermission.agents.contents import CallOutcome
 from intermission.agents.plugins import Plugins
 from intermission.config import ToolExecution
@@ -42,6 +42,7 @@ class Environment:
         events: The session's events, which grow as they are stored.
         plugins: The app's plugins.
         outcomes: See `AgentContext`.
+        root: The app's root agent.
     """
 
     def __init__(
@@ -53,8 +54,10 @@ class Environment:
         events: Sequence[Event],
         plugins: Plugins,
         outcomes: Mapping[str, CallOutcome] | None = None,
+        root: BaseAgent | None = None,
     ) -> None:
         self.run = run
+        self._root = root
         self._outcomes = outcomes
         self.plugins = plugins
         # Where an event is looked at before it is shown, the run's end waits for that.
@@ -95,6 +98,7 @@ class Environment:
             cancellation=self.scope,
             outcomes=self._outcomes,
             callback_data=self.callback_data,
+            root=self._root,
         )
 
     def check_event(self, event: Event, agent: str) -> None:

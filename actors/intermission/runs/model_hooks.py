@@ -1,5 +1,6 @@
 """Plugins' hooks and agents' callbacks around a model call."""
 
+import asyncio
 import inspect
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
@@ -11,12 +12,20 @@ from intermission.agents.callbacks import Callback
 from intermission.agents.effects import CallModel, Generated, Runnable
 from intermission.agents.plugins import Plugins
 from intermission.errors import HookResultError
-from intermission.kernel.scope import CancelScope
+from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.models.base import ModelRequest, ModelResponse
 from intermission.runs.ahead import Ahead
 from intermission.runs.call_ids import CallIds
 from intermission.runs.environment import Environment
-from intermission.runs.hooks import HookCall, call_hook, first_answer, hook_calls, hook_name, shown_of
+from intermission.runs.hooks import (
+    HookCall,
+    call_hook,
+    cancelled_itself,
+    first_answer,
+    hook_calls,
+    hook_name,
+    shown_of,
+)
 from intermission.runs.loop_calls import await_on_loop
 from intermission.runs.model_turns import ask_model, model_turn
 
@@ -106,9 +115,14 @@ class _HookedTurn:
 
     def _ask_here(self, scope: CancelScope, response: ModelResponse) -> ModelResponse:
         for name, function in self._after(response):
-            answer = function()
-            if inspect.isawaitable(answer):
-                answer = await_on_loop(self._environment.services, scope, answer, name)
+            try:
+                answer = function()
+                if inspect.isawaitable(answer):
+                    answer = await_on_loop(self._environment.services, scope, answer, name)
+            except (asyncio.CancelledError, Cancelled) as error:
+                if scope.cancelled:
+                    raise
+                raise cancelled_itself(f"the hook {name}", error) from error
             if answer is None:
                 continue
             if not isinstance(answer, ModelResponse):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from intermission.agents.plugins import Plugins
 from intermission.kernel.clock import Clock
 from intermission.kernel.dispatcher import Dispatcher
 from intermission.kernel.loops import ToolLoops
@@ -27,6 +28,7 @@ class Services:
         clock: Where events' times come from.
         scopes: What the scopes of runs use: the same timer and workers.
         loops: Where async tools run.
+        plugins: The app's plugins.
     """
 
     system: ActorSystem
@@ -37,3 +39,4 @@ class Services:
     clock: Clock
     scopes: ScopeHost
     loops: ToolLoops
+    plugins: Plugins

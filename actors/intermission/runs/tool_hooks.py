@@ -16,7 +16,7 @@ from intermission.content import plain_copy
 from intermission.errors import HookResultError
 from intermission.kernel.workers import Budget
 from intermission.runs.calls import CallGivenUpError
-from intermission.runs.hooks import hook_name
+from intermission.runs.hooks import cancelled_itself, hook_name
 from intermission.tools.base import Tool, ToolContext, is_async
 from intermission.tools.results import storable
 
@@ -133,7 +133,7 @@ def tool_steps(
         except CallGivenUpError:  # it was not begun
             raise
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the hooks have it, or `told`
-            told_of = error if isinstance(error, Exception) else _cancelled("the tool", error)
+            told_of = error if isinstance(error, Exception) else cancelled_itself("the tool", error)
             result = yield from _first(hooks.failed, tool, args, context, told_of)
             if result is None:
                 return told(error, step.awaited)
@@ -146,19 +146,13 @@ def _call(tool: Tool, args: dict[str, Any], context: ToolContext) -> Any:
     return tool.call(plain_copy(args), context)
 
 
-def _cancelled(what: str, error: BaseException) -> Exception:
-    made = RuntimeError(f"{what} was cancelled, and not by its run")
-    made.__cause__ = error
-    return made
-
-
 def _first(hooks: _Hooks, *values: object) -> Generator[Step, Any, dict[str, Any] | None]:
     """Ask one hook after another until one has an answer."""
     for hook in hooks:
         try:
             answer = yield Step(partial(hook.ask, *values), hook.is_async, Budget.HOOKS)
         except asyncio.CancelledError as error:
-            raise _cancelled(f"the hook {hook_name(hook.function)}", error) from error
+            raise cancelled_itself(f"the hook {hook_name(hook.function)}", error) from error
         if isinstance(answer, dict):
             return cast("dict[str, Any]", answer)
         if answer is not None:

@@ -174,6 +174,7 @@ class RunKeeper(Actor):
             view.events,
             self._host.app.plugins,
             view.outcomes,
+            self._host.app.root_agent,
         )
         if current.run.verdict is not None:
             self._end(current, current.run.verdict)  # it was cancelled in the set-up: no agent starts

@@ -23,7 +23,8 @@ class Signature:
         tool: The tool's name, for messages.
 
     Raises:
-        TypeError: A model cannot give one of the parameters, or an annotation cannot be resolved.
+        TypeError: It has no signature, a model cannot give one of the parameters, two of them get the
+            context, or an annotation cannot be resolved.
 
     Attributes:
         context_name: The parameter that gets the call's context, if there is one.
@@ -44,7 +45,10 @@ class Signature:
             raise TypeError(f"tool {tool!r} is an async generator; a tool returns one value, by return")
         self.is_async = inspect.iscoroutinefunction(called)
         self.docstring = inspect.getdoc(inner) or inspect.getdoc(called) or ""
-        every = inspect.signature(func).parameters
+        try:
+            every = inspect.signature(func).parameters
+        except ValueError as error:  # of some built-in functions and types
+            raise TypeError(f"tool {tool!r}: {error}") from error
         self.hints = _hints(called, tool, [name for name in every if name not in bound])
         self.context_name: str | None = None
         self.parameters: list[inspect.Parameter] = []
@@ -52,6 +56,9 @@ class Signature:
             if parameter.name in bound:
                 continue
             if parameter.name == _CONTEXT_NAME or _is_context(self.hints.get(parameter.name)):
+                if self.context_name is not None:
+                    both = f"{self.context_name!r} and {parameter.name!r}"
+                    raise TypeError(f"tool {tool!r}: {both} both take the call's context; keep one")
                 self.context_name = parameter.name
             elif parameter.kind in {
                 parameter.POSITIONAL_ONLY,
@@ -66,8 +73,10 @@ class Signature:
 
 
 def _is_context(hint: Any) -> bool:
+    if typing.get_origin(hint) is typing.Annotated:
+        return _is_context(typing.get_args(hint)[0])
     if typing.get_origin(hint) in _UNIONS:
-        return any(member is ToolContext for member in typing.get_args(hint))
+        return any(_is_context(member) for member in typing.get_args(hint))
     return hint is ToolContext
 
 
