@@ -42,7 +42,7 @@ class Workers:
         wait: Seconds in line for calls and hooks.
         idle: Seconds without a job after which a thread ends.
         name: Of the threads, before their number.
-        hooks, reserve, aborts: Jobs at a time of the other budgets.
+        hooks, reserve, leaves, aborts: Jobs at a time of the other budgets.
 
     Attributes:
         blocking: `with workers.blocking:` is for what may block in a cooperative job, and only there.
@@ -58,6 +58,7 @@ class Workers:
         name: str = "intermission-worker",
         hooks: int = 256,
         reserve: int = 64,
+        leaves: int = 256,
         aborts: int = 256,
     ) -> None:
         self.blocking = MayBlock(self._blocking_begins, self._blocking_ends)
@@ -73,6 +74,7 @@ class Workers:
                 Budget.CALLS: JobLane(limit, wait),
                 Budget.HOOKS: JobLane(hooks, wait),
                 Budget.RESERVE: JobLane(reserve, None),
+                Budget.LEAVES: JobLane(leaves, None, outlasts=True),
                 Budget.ABORT: JobLane(aborts, 0.0),
             }
         )
@@ -171,15 +173,12 @@ class Workers:
             step(job)
 
     def close(self, timeout: float = 0.0) -> int:
-        """Take no more jobs and refuse those in line; let go of the threads.
+        """Take no more jobs and refuse those in line; return how many jobs still have a place.
 
-        Idle threads end at once, busy ones after their job.
+        Idle threads end at once, busy ones after their job. What must not be refused has a thread as before.
 
         Args:
             timeout: Seconds to wait for the busy ones.
-
-        Returns:
-            How many jobs still have a place.
         """
         with self._lock:
             self._closed = True
@@ -217,7 +216,7 @@ class Workers:
     def _decide(self, job: Job, may_start: bool) -> _Step:
         """Return what is left to be done for a job, without the lock."""
         lane = job.lane
-        if self._closed:
+        if self._closed and not lane.outlasts:
             return self._refuse
         if lane.busy < lane.limit and (self._idle or may_start):
             self._places.take(lane)
