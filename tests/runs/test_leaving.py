@@ -1,4 +1,4 @@
-"""Strands that leave their generators: what is stuck in a `finally` holds up nobody else, nor is it left out."""
+"""Strands that leave: what is stuck in a `finally` holds up nobody else, and none is left out."""
 
 import threading
 
