@@ -353,13 +353,14 @@ class Workers:
             with self._lock:
                 if lane is not None:
                     self._places.give_back(lane)
-                must_start = self._find(worker, lane)
-                if worker.job is None and not self._closed:
+                must_start, lane = self._find(worker, lane), None
+                done = worker.job is not None or self._closed
+                if not done:
                     self._idle.append(worker)
-            lane = None
             if must_start:
                 self._start_called()
-            if worker.job is not None or self._closed or not self._wait(worker):
+            # Not asked again: once it is among the idle ones it may have been called before the close.
+            if done or not self._wait(worker):
                 return
 
     def _wait(self, worker: Worker) -> bool:
