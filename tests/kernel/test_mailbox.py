@@ -1,6 +1,7 @@
 import signal
 import sys
 from collections import deque
+from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -261,3 +262,33 @@ def test_an_idle_mailbox_keeps_no_queue() -> None:
     held = [getattr(mailbox, name, None) for name in Mailbox.__slots__]
     assert not [one for one in held if isinstance(one, deque)]
     assert sum(map(sys.getsizeof, held)) < 500
+
+
+class EndingTurn:
+    """A mailbox's turn, and what happens just before it is given back."""
+
+    def __init__(self, turn: Any, before: Callable[[], None]) -> None:
+        self._turn = turn
+        self._before = before
+
+    def acquire(self, blocking: bool) -> bool:
+        return bool(self._turn.acquire(blocking))
+
+    def release(self) -> None:
+        self._before()
+        self._turn.release()
+
+
+def test_a_message_that_comes_while_a_turn_ends_is_scheduled_when_the_turn_is_free() -> None:
+    mailbox, notes = a_mailbox()
+    assert mailbox.begin_turn()
+
+    def come() -> None:
+        put(mailbox, Message("late"))
+        for _ in notes.scheduled:
+            assert not mailbox.begin_turn()  # whoever is scheduled by now comes in vain
+        notes.scheduled.clear()
+
+    mailbox._turn = cast(Any, EndingTurn(mailbox._turn, come))  # pyright: ignore[reportPrivateUsage] - the moment cannot be hit else
+    mailbox.end_turn()
+    assert notes.scheduled == [mailbox]

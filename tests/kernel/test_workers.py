@@ -140,7 +140,7 @@ def test_exactly_one_of_job_and_refusal_happens(make: Make, clock: ManualClock, 
         assert len(ran) == 3
 
 
-@pytest.mark.parametrize("other", [Budget.HOOKS, Budget.RESERVE, Budget.ABORT])
+@pytest.mark.parametrize("other", [Budget.HOOKS, Budget.RESERVE, Budget.LEAVES, Budget.ABORT])
 def test_calls_at_their_limit_starve_no_other_budget(make: Make, other: Budget) -> None:
     workers = make(limit=2)
     gate = hold(workers, 2)
@@ -151,7 +151,13 @@ def test_calls_at_their_limit_starve_no_other_budget(make: Make, other: Budget) 
 
 
 @pytest.mark.parametrize(
-    ("full", "option"), [(Budget.HOOKS, "hooks"), (Budget.RESERVE, "reserve"), (Budget.ABORT, "aborts")]
+    ("full", "option"),
+    [
+        (Budget.HOOKS, "hooks"),
+        (Budget.RESERVE, "reserve"),
+        (Budget.LEAVES, "leaves"),
+        (Budget.ABORT, "aborts"),
+    ],
 )
 def test_no_other_budget_at_its_limit_starves_calls(make: Make, full: Budget, option: str) -> None:
     workers = make(**{option: 2})
@@ -258,6 +264,18 @@ def test_closing_refuses_the_line_and_tells_who_still_works(make: Make, timer: T
     assert (ran, workers.refused_count) == (["in line", "too late"], 2)
     gate.open()
     assert workers.close(30) == 0
+
+
+def test_what_leaves_is_done_in_a_pool_that_is_closed_and_in_line_too(make: Make) -> None:
+    workers, ran = make(leaves=1), list[str]()
+    gate = hold(workers, 1, Budget.LEAVES)
+    workers.submit(ran.append, "in line", budget=Budget.LEAVES, cooperative=True)
+    workers.close()
+    workers.submit(ran.append, "late", budget=Budget.LEAVES, cooperative=True)
+    assert (ran, workers.waiting) == ([], 2)
+    gate.open()
+    until(lambda: ran == ["in line", "late"])
+    assert workers.refused_count == 0
 
 
 def test_closing_lets_idle_threads_go_at_once(make: Make) -> None:

@@ -3,6 +3,8 @@
 import logging
 import random
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -161,6 +163,38 @@ def test_where_the_system_starts_no_thread_what_is_ready_is_seen_to_later(
         assert ran == []
     clock.advance(1)
     until(lambda: ran == [0, 1, 2])
+
+
+class Leaving:
+    """The lock of a pool, and what happens right after a thread of the pool has left it and is idle."""
+
+    def __init__(self, workers: Workers, after: Callable[[], None]) -> None:
+        self._workers = workers
+        self._lock: Any = workers._lock  # pyright: ignore[reportPrivateUsage] - the moment cannot be hit else
+        self._after: Callable[[], None] | None = after
+
+    def __enter__(self) -> None:
+        self._lock.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        idle = self._workers.idle == 1
+        self._lock.__exit__(*error)
+        after = self._after
+        if idle and after is not None:
+            self._after = None
+            after()
+
+
+def test_a_thread_that_is_called_comes_though_the_pool_is_closed_before_it_waits(make: Make) -> None:
+    workers, done = make(), threading.Event()
+
+    def call_and_close() -> None:
+        workers.submit(done.set, cooperative=True)
+        workers.close()
+
+    workers._lock = Leaving(workers, call_and_close)  # type: ignore[assignment]  # pyright: ignore[reportPrivateUsage] - as above
+    workers.submit(int)
+    assert done.wait(30)
 
 
 def test_none_is_lost_and_none_done_twice_whatever_blocks_and_is_held(make: Make) -> None:

@@ -127,9 +127,46 @@ def in_run_itself(blocks: Blocks) -> Callable[[AgentContext], Steps]:
     return steps
 
 
+def in_what_wraps_run(blocks: Blocks) -> Callable[[AgentContext], Steps]:
+    agent = LlmAgent("asks", Open())
+    run = agent.run
+
+    def traced(context: AgentContext) -> Steps:
+        blocks()
+        return run(context)
+
+    def steps(context: AgentContext) -> Steps:
+        agent.run = traced  # type: ignore[method-assign]  # as what instruments a program does
+        yield RunAgent(agent)
+
+    return steps
+
+
+def in_what_stands_for_run(blocks: Blocks) -> Callable[[AgentContext], Steps]:
+    def traced(context: AgentContext) -> Steps:
+        yield from in_the_generator(blocks)(context)
+
+    def steps(context: AgentContext) -> Steps:
+        agent = LlmAgent("asks", Open())
+        agent.run = traced  # type: ignore[method-assign]  # as above
+        yield RunAgent(agent)
+
+    return steps
+
+
 @pytest.mark.parametrize(
     "where",
-    [in_the_generator, in_a_handler, in_a_call, in_a_tool, in_a_model, in_a_branch, in_run_itself],
+    [
+        in_the_generator,
+        in_a_handler,
+        in_a_call,
+        in_a_tool,
+        in_a_model,
+        in_a_branch,
+        in_run_itself,
+        in_what_wraps_run,
+        in_what_stands_for_run,
+    ],
 )
 def test_a_run_that_blocks_delays_no_other(
     tmp_path: Path, where: Callable[[Blocks], Callable[[AgentContext], Steps]]

@@ -70,6 +70,33 @@ def test_sessions_that_were_not_idle_last_hold_no_events_and_have_them_in_their_
             until(lambda: histories() == others + 3)
 
 
+def test_idle_sessions_hold_so_many_events_in_all_and_the_last_one_any_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(directory, "WARM_EVENTS", 10)
+    others = histories()
+    with Runner(app_with(ScriptedModel(default="ok")), log=MemoryEventLog()) as runner:
+
+        def run(name: str, times: int) -> None:
+            for _ in range(times):
+                assert runner.run(user_id="u", session_id=name, message="hi").answer(PATIENCE) == "ok"
+
+        for number in range(8):
+            run(str(number), 1)
+        until(lambda: histories() == others + 5)  # of two events each
+        run("long", 3)
+        until(lambda: histories() == others + 3)
+        run("longer", 6)
+        until(lambda: histories() == others + 1)
+        run("short", 1)
+        until(lambda: histories() == others + 1)
+        run("longer", 1)
+        until(lambda: histories() == others + 1)
+        for number in range(5):
+            run(str(number), 1)
+        until(lambda: histories() == others + 2)  # of four events each
+
+
 def test_no_run_misses_an_event_however_often_its_session_lets_go_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -175,9 +175,10 @@ class Mailbox:
             self.wake()
             return
         self._control = self._internal = self._user = None
-        # In this order: who puts sees the mark gone, or has put before we look.
-        self._queued = False
+        # In this order: whoever is scheduled because the mark is gone gets the turn; who puts sees it gone,
+        # or has put before we look.
         self._turn.release()
+        self._queued = False
         if self._incoming and not self._queued:
             self.wake()
 

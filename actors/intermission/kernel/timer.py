@@ -252,19 +252,25 @@ class Timer:
             look = self._idle if self._take_in() else min(2 * look, _LONGEST_LOOK)
             self._run_due()
             self._wake_at = self._heap[0][0] if self._heap else math.inf
-            if self._incoming:
+            if self._incoming or self._closed:  # whose alarm may have been taken above
                 continue
             try:
                 self._alarm.get(timeout=self._longest_wait(look))
             except Empty:
                 if not self._heap and self._ends(claim):
                     return
+        while True:
+            self._run_soon()
+            if self._ends(claim):  # else somebody who found it open has handed in behind that
+                return
+
+    def _run_soon(self) -> None:
+        """Run what has no time, for whoever handed it in counts on it; drop the rest."""
         self._take_in()
         soon = sorted(entry for entry in self._heap if entry[0] == -math.inf)
         self._heap.clear()
-        for _, _, handle in soon:  # whoever handed these in counts on them
+        for _, _, handle in soon:
             handle._run()  # pyright: ignore[reportPrivateUsage]  # the two are one thing
-        self._owner.pop(0, None)
 
     def _take_in(self) -> bool:
         heap, incoming = self._heap, self._incoming

@@ -31,6 +31,10 @@ class Budget(StrEnum):
     RESERVE = "reserve"
     """The runtime's own short work, such as reading the log: it may have to wait, and is never refused."""
 
+    LEAVES = "leaves"
+    """Strands that leave their generators, whose `finally` blocks may be stuck. Never refused, not even by a
+    pool that is closed."""
+
     ABORT = "abort"
     """Users' hooks on cancelled scopes: one more than the limit is refused at once, for all may be stuck."""
 
@@ -41,13 +45,15 @@ class JobLane:
     Args:
         limit: How many places there are.
         wait: Seconds in line; `None`: as long as it takes.
+        outlasts: Whether they are done by a pool that is closed, too.
     """
 
-    __slots__ = ("busy", "limit", "line", "wait")
+    __slots__ = ("busy", "limit", "line", "outlasts", "wait")
 
-    def __init__(self, limit: int, wait: float | None) -> None:
+    def __init__(self, limit: int, wait: float | None, *, outlasts: bool = False) -> None:
         self.limit = limit
         self.wait = wait
+        self.outlasts = outlasts
         self.busy = 0
         self.line: deque[Job] = deque()
 
@@ -155,11 +161,12 @@ class Places:
         return True
 
     def clear_lines(self) -> list[Job]:
-        """Return all who stand in line, and let nobody stand there."""
-        jobs = [job for lane in self._every_lane for job in lane.line]
-        for lane in self._every_lane:
+        """Return who stands in line and is not done by a pool that is closed; they stand there no more."""
+        lanes = [lane for lane in self._every_lane if not lane.outlasts]
+        jobs = [job for lane in lanes for job in lane.line]
+        for lane in lanes:
             lane.line.clear()
-        self.waiting = 0
+        self.waiting -= len(jobs)
         return jobs
 
 

@@ -42,7 +42,7 @@ class Workers:
         wait: Seconds in line for calls and hooks.
         idle: Seconds without a job after which a thread ends.
         name: Of the threads, before their number.
-        hooks, reserve, aborts: Jobs at a time of the other budgets.
+        hooks, reserve, leaves, aborts: Jobs at a time of the other budgets.
 
     Attributes:
         blocking: `with workers.blocking:` is for what may block in a cooperative job, and only there.
@@ -58,6 +58,7 @@ class Workers:
         name: str = "intermission-worker",
         hooks: int = 256,
         reserve: int = 64,
+        leaves: int = 256,
         aborts: int = 256,
     ) -> None:
         self.blocking = MayBlock(self._blocking_begins, self._blocking_ends)
@@ -73,6 +74,7 @@ class Workers:
                 Budget.CALLS: JobLane(limit, wait),
                 Budget.HOOKS: JobLane(hooks, wait),
                 Budget.RESERVE: JobLane(reserve, None),
+                Budget.LEAVES: JobLane(leaves, None, outlasts=True),
                 Budget.ABORT: JobLane(aborts, 0.0),
             }
         )
@@ -171,15 +173,12 @@ class Workers:
             step(job)
 
     def close(self, timeout: float = 0.0) -> int:
-        """Take no more jobs and refuse those in line; let go of the threads.
+        """Take no more jobs and refuse those in line; return how many jobs still have a place.
 
-        Idle threads end at once, busy ones after their job.
+        Idle threads end at once, busy ones after their job. What must not be refused has a thread as before.
 
         Args:
             timeout: Seconds to wait for the busy ones.
-
-        Returns:
-            How many jobs still have a place.
         """
         with self._lock:
             self._closed = True
@@ -217,7 +216,7 @@ class Workers:
     def _decide(self, job: Job, may_start: bool) -> _Step:
         """Return what is left to be done for a job, without the lock."""
         lane = job.lane
-        if self._closed:
+        if self._closed and not lane.outlasts:
             return self._refuse
         if lane.busy < lane.limit and (self._idle or may_start):
             self._places.take(lane)
@@ -354,13 +353,14 @@ class Workers:
             with self._lock:
                 if lane is not None:
                     self._places.give_back(lane)
-                must_start = self._find(worker, lane)
-                if worker.job is None and not self._closed:
+                must_start, lane = self._find(worker, lane), None
+                done = worker.job is not None or self._closed
+                if not done:
                     self._idle.append(worker)
-            lane = None
             if must_start:
                 self._start_called()
-            if worker.job is not None or self._closed or not self._wait(worker):
+            # Not asked again: once it is among the idle ones it may have been called before the close.
+            if done or not self._wait(worker):
                 return
 
     def _wait(self, worker: Worker) -> bool:

@@ -21,6 +21,8 @@ from intermission.tools.function import FunctionTool
 
 __all__ = ["Frame", "frame_in", "frame_of", "root_frame", "stopped_frame"]
 
+_LLM_STEPS = LlmAgent.run.__code__  # what instruments a program puts something of its own in its place
+
 
 @dataclass(slots=True)
 class Frame:
@@ -87,6 +89,7 @@ def _is_quick(agent: Runnable) -> bool:
     """Return whether nothing of a user's runs in the agent's generator, which so does not block."""
     return (
         type(agent) is LlmAgent
+        and getattr(agent.run, "__code__", None) is _LLM_STEPS
         and agent.output_schema is None
         and all(type(tool) is FunctionTool for tool in agent.tools.values())
     )

@@ -347,9 +347,7 @@ class Strand(Storing):
 
     def _leave(self) -> None:
         self._variables = self._variables.copy()
-        self.environment.services.workers.submit(
-            self._run, Outcome(), budget=Budget.RESERVE, cooperative=True
-        )
+        self.environment.services.workers.submit(self._run, Outcome(), budget=Budget.LEAVES, cooperative=True)
 
     def _refused(self) -> None:
         """No worker came: the run ends for lack of one."""

@@ -116,7 +116,7 @@ class SessionActor(RunKeeper):
         if self._host.registry.leave(self._key, unless=self._has_mail):
             self.stop()
         else:
-            self._host.registry.idle(self._key)  # it has to go when that mail is done
+            self._tell_idle()  # it has to go when that mail is done
 
     def _forget(self, _: Forget) -> None:
         if self._is_idle():
@@ -164,7 +164,7 @@ class SessionActor(RunKeeper):
             self._tell_retired()
         else:
             self._waiting = None
-            self._host.registry.idle(self._key)
+            self._tell_idle()
 
     def _look_at_slot(self, message: LookAtSlot) -> None:
         run = message.run
@@ -206,6 +206,9 @@ class SessionActor(RunKeeper):
 
     def _is_idle(self) -> bool:
         return not (self._current or self._waiting or self._changes or self._delete or self._writer.owed)
+
+    def _tell_idle(self) -> None:
+        self._host.registry.idle(self._key, 0 if self._view is None else len(self._view.events))
 
     def _has_mail(self) -> bool:
         return not self.actor_inbox.empty()

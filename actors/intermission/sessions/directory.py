@@ -20,12 +20,15 @@ from intermission.sessions.actor import SessionActor
 from intermission.sessions.ends import unwritten
 from intermission.sessions.messages import Forget, LookAtSlot, Passivate, QueueRun, Retire
 
-__all__ = ["WARM", "Directory"]
+__all__ = ["WARM", "WARM_EVENTS", "Directory"]
 
 logger = logging.getLogger(__name__)
 
 WARM = 256
 """Of the sessions with nothing to do, so many hold their events: those that were idle last."""
+
+WARM_EVENTS = 100_000
+"""And so many events in all, about 100 MB of short ones; but the one that was idle last holds any number."""
 
 
 @dataclass(eq=False, slots=True)
@@ -63,7 +66,8 @@ class Directory:
         self._lock = threading.RLock()
         self._sessions: dict[SessionKey, _Entry] = {}
         self._idle: OrderedDict[SessionKey, _Entry] = OrderedDict()
-        self._warm: OrderedDict[SessionKey, None] = OrderedDict()  # of those, the last ones
+        self._warm: OrderedDict[SessionKey, int] = OrderedDict()  # of those, the last ones, and their events
+        self._warm_events = 0  # of all of them
         self._runs: dict[Lifecycle, None] = {}
         self._lingering: dict[Lifecycle, None] = {}  # ended runs whose work has not returned
         self._closed = False
@@ -215,7 +219,10 @@ class Directory:
 
     def _not_idle(self, key: SessionKey) -> None:
         self._idle.pop(key, None)
-        self._warm.pop(key, None)
+        self._not_warm(key)
+
+    def _not_warm(self, key: SessionKey) -> None:
+        self._warm_events -= self._warm.pop(key, 0)
 
     # What sessions do.
 
@@ -226,7 +233,7 @@ class Directory:
             if entry is not None:
                 entry.queued.pop(run, None)
 
-    def idle(self, key: SessionKey) -> None:
+    def idle(self, key: SessionKey, events: int) -> None:
         """See `Registry.idle`. Beyond the bound, the session that is idle for longest is asked to leave.
 
         Long before that it forgets its events, which are most of what it holds.
@@ -237,14 +244,16 @@ class Directory:
                 return
             self._idle[key] = entry
             self._idle.move_to_end(key)
-            self._warm[key] = None
-            self._warm.move_to_end(key)
-            while len(self._warm) > WARM:
-                cold, _ = self._warm.popitem(last=False)
+            self._not_warm(key)
+            self._warm[key] = events
+            self._warm_events += events
+            while len(self._warm) > WARM or (self._warm_events > WARM_EVENTS and len(self._warm) > 1):
+                cold = next(iter(self._warm))
+                self._not_warm(cold)
                 self.tell(cold, Forget())
             while len(self._idle) > self._resident:
                 oldest, _ = self._idle.popitem(last=False)
-                self._warm.pop(oldest, None)
+                self._not_warm(oldest)
                 self.tell(oldest, Passivate())
 
     def lost(self, key: SessionKey, ref: ActorRef[SessionActor]) -> None:

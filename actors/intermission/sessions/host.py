@@ -28,8 +28,8 @@ class Registry(Protocol):
         """A run has ended."""
         ...
 
-    def idle(self, key: SessionKey) -> None:
-        """The session has nothing to do."""
+    def idle(self, key: SessionKey, events: int) -> None:
+        """The session has nothing to do, and holds so many events."""
         ...
 
     def lost(self, key: SessionKey, ref: ActorRef[Any]) -> None:
