@@ -250,15 +250,18 @@ def test_ctrl_c_in_a_conversation_ends_the_run_and_not_the_conversation(folder: 
     env = {**tree.environment(), "NO_COLOR": "1", "TERM": "dumb"}
     try:
         with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as child:
-            os.close(theirs)
-            console.until("you", b"hi\n")
-            console.until("WAITING")
-            child.send_signal(signal.SIGINT)
-            console.until("accepted: the run is cancelled")
-            console.until("you", b"still there?\n")
-            console.until("Still here.")
-            console.until("you", b"\x04")
-            child.wait(60)
+            try:
+                os.close(theirs)
+                console.until("you", b"hi\n")
+                console.until("WAITING")
+                child.send_signal(signal.SIGINT)
+                console.until("accepted: the run is cancelled")
+                console.until("you", b"still there?\n")
+                console.until("Still here.")
+                console.until("you", b"\x04")
+                child.wait(60)
+            finally:
+                child.kill()  # else a failure would wait for it without end
     finally:
         os.close(ours)
     assert child.returncode == 0, console.shown
@@ -283,7 +286,7 @@ class Console:
     def until(self, part: str, answer: bytes = b"") -> None:
         """Read until a part has come, then type something. What came behind it is for the next to find."""
         while part not in self._rest:
-            assert select.select([self._descriptor], [], [], 60)[0], f"no {part!r} in {self.shown!r}"
+            assert select.select([self._descriptor], [], [], 20)[0], f"no {part!r} in {self.shown!r}"
             read = os.read(self._descriptor, 65536).decode()
             self._rest += read
             self.shown += read

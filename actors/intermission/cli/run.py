@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from types import ModuleType
 
 from intermission.agents import App, BaseAgent
 from intermission.cli.live import Live, show_receipt
-from intermission.cli.terminal import Screen
+from intermission.cli.terminal import Screen, forgive
 from intermission.config import RunConfig
 from intermission.errors import IntermissionError
 from intermission.runner import Runner
@@ -115,8 +114,7 @@ def _lines(screen: Screen) -> Iterator[str]:
     """Yield what a person says, line by line, until the input ends or Ctrl-C is given at the prompt."""
     if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - a program may be started without
         return
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="replace")  # bytes that are no text could not be stored
+    forgive(sys.stdin, "replace")  # bytes that are no text could not be stored
     while True:
         if screen.is_terminal:
             screen.start("you", "cyan")

@@ -5,12 +5,19 @@ import os
 import sys
 from typing import TextIO
 
-__all__ = ["Screen"]
+__all__ = ["Screen", "forgive"]
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _LABEL_WIDTH = 8
 # A model or a tool could move the cursor with them, or type for the person who reads.
 _NO_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if code not in b"\t\n\r"}
+
+
+def forgive(stream: TextIO, errors: str) -> None:
+    """Let a stream handle what its encoding does not have as `errors` says, if it is one that can."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors=errors)
 
 
 class Screen:
@@ -20,9 +27,8 @@ class Screen:
         out = sys.stdout if out is None else out
         # A program may be started with its output closed; there is then nobody to tell.
         self._out: TextIO = io.StringIO() if out is None else out  # pyright: ignore[reportUnnecessaryComparison] - see above
-        if isinstance(self._out, io.TextIOWrapper):
-            # What a model says need not have a form in the encoding that the terminal is set to.
-            self._out.reconfigure(errors="backslashreplace")
+        # What a model says need not have a form in the encoding that the terminal is set to.
+        forgive(self._out, "backslashreplace")
         self.is_terminal = self._out.isatty()
         self._coloured = (
             self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

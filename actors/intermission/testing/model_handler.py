@@ -7,7 +7,7 @@ import struct
 import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler
-from typing import Any
+from typing import Any, cast
 
 from intermission.errors import ModelErrorKind
 from intermission.testing.chat_history import problems, tool_problems
@@ -101,13 +101,14 @@ class ModelHandler(BaseHTTPRequestHandler):
             self._refuse(404, f"there is nothing at {self.path}")
             return
         try:
-            request: Any = json.loads(body)
+            parsed: object = json.loads(body)
         except ValueError:
             self._refuse(400, "the body is not JSON")
             return
-        if not isinstance(request, dict):
+        if not isinstance(parsed, dict):
             self._refuse(400, "the body is not a JSON object")
             return
+        request = cast("dict[str, Any]", parsed)
         if self._state.strict and (found := problems(request.get("messages"))):
             self._refuse(400, f"the history is not legal: {'; '.join(found)}")
             return
