@@ -137,5 +137,7 @@ def test_each_run_ends_and_the_next_request_is_legal(
         trouble.left = 0
         assert runner.run(**KEY, message="last").result(PATIENCE).status is RunStatus.COMPLETED
     for one in (agent, *agent.sub_agents):
-        for request in one.model.requests:  # type: ignore[attr-defined]  # a scripted one
+        assert isinstance(one, LlmAgent)
+        assert isinstance(one.model, ScriptedModel)
+        for request in one.model.requests:
             assert problems(chat_request("any", request, {})["messages"]) == []
