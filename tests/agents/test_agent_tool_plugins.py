@@ -135,7 +135,7 @@ def test_the_end_of_the_agents_run_is_told_to_the_end_however_long_that_takes(ki
 
     first, second = Plugin("first"), Plugin("second")
     first.on_run_end = slow  # type: ignore[method-assign]  # as a test's own function
-    second.on_run_end = of_kind(kind, on_run_end)  # type: ignore[method-assign]  # likewise
+    second.on_run_end = of_kind(kind, on_run_end)  # type: ignore[method-assign]  # a hook of a test
     with runner_of(desk(AgentTool(expert("7 km."))), first, second) as runner:
         run = runner.run(**KEY, message="hi").start()
         gate.arrived()

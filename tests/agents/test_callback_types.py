@@ -78,6 +78,6 @@ def test_an_agent_takes_each_callback_plain_or_async_alone_or_in_a_list() -> Non
 
 def test_the_types_refuse_a_callback_of_another_kind() -> None:
     LlmAgent("agent", MODEL, before_model_callback=greet)  # type: ignore[arg-type]  # what is tested
-    LlmAgent("agent", MODEL, after_tool_callback=[check])  # type: ignore[list-item]  # likewise
+    LlmAgent("agent", MODEL, after_tool_callback=[check])  # type: ignore[list-item]  # it is refused
     with pytest.raises(TypeError, match="before_tool_callback must be a function or a list of functions"):
-        LlmAgent("agent", MODEL, before_tool_callback=["check"])  # type: ignore[list-item]  # likewise
+        LlmAgent("agent", MODEL, before_tool_callback=["check"])  # type: ignore[list-item]  # it is refused

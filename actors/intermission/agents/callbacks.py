@@ -25,8 +25,8 @@ def as_callbacks(name: str, given: Callbacks) -> tuple[Callback, ...]:
     """
     if given is None:
         return ()
-    several: tuple[Callback, ...] = (given,)  # type: ignore[assignment]  # looked at below
-    if not callable(given) and isinstance(given, Iterable):
+    several: tuple[Any, ...] = (given,)
+    if not callable(given) and isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
         several = tuple(given)
     for callback in several:
         if not callable(callback):

@@ -100,7 +100,7 @@ class LlmAgent(TransferringAgent):
         for what, text in (("instruction", instruction), ("global_instruction", global_instruction)):
             if not isinstance(text, str) and not callable(text):
                 raise TypeError(f"{what} of agent {name!r} must be a text or a function, not {text!r}")
-        if not isinstance(output_key, str | None):  # pyright: ignore[reportUnnecessaryIsInstance] - likewise
+        if not isinstance(output_key, str | None):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
             raise TypeError(f"output_key of agent {name!r} must be a text, not {output_key!r}")
         self.model = _model(name, model)
         self.instruction = instruction
