@@ -75,8 +75,10 @@ def test_an_agent_is_left_though_the_workers_are_closed_by_then(monkeypatch: pyt
     assert begun.wait(PATIENCE)
     runner.close(grace=0)
 
-    agent.leaving.arrived()
-    agent.calling.open()
-    agent.leaving.open()
+    try:
+        agent.leaving.arrived(timeout=PATIENCE / 3)
+    finally:
+        agent.calling.open()
+        agent.leaving.open()
     assert run.wait_terminated(PATIENCE)
     assert runner.residual() == []
