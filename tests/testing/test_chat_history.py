@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from intermission import App, LlmAgent, Runner
-from intermission.models import ChatCompletions
+from intermission import Content, ModelError
+from intermission.models import ChatCompletions, ModelRequest, ToolDeclaration
 from intermission.testing import ModelServer
 from intermission.testing.chat_history import problems, tool_problems
-from intermission_storage import MemoryEventLog
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "hello"}
@@ -113,14 +112,9 @@ def test_tools_with_names_of_their_own_are_no_problem() -> None:
 
 
 def test_a_strict_server_refuses_such_tools() -> None:
-    def größe() -> str:
-        """Tell the size."""
-        return "big"
-
+    odd = ToolDeclaration("größe", "Tell the size.", {"type": "object", "properties": {}})
+    asked = ModelRequest(contents=(Content.user("hi"),), tools=(odd,))
     with ModelServer("never") as server:
-        agent = LlmAgent("agent", ChatCompletions("any", base_url=server.url), tools=[größe])
-        with Runner(App("app", agent), log=MemoryEventLog()) as runner:
-            failed = runner.run(user_id="u", session_id="s", message="hi").result(30)
-
-    assert "the tools are not legal" in str(failed.error)
-    assert server.requests == []
+        with pytest.raises(ModelError, match="the tools are not legal"):
+            list(ChatCompletions("any", base_url=server.url).generate(asked))
+        assert server.requests == []

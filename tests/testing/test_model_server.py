@@ -2,13 +2,13 @@ import http.client
 import json
 import socket
 import struct
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from chat_client import PATH, ask, connect, post
 from intermission.testing import (
     Gate,
     ModelServer,
@@ -18,38 +18,6 @@ from intermission.testing import (
     text,
     wire,
 )
-
-PATH = "/v1/chat/completions"
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer(strict=False) as server:
-        yield server
-
-
-@pytest.fixture
-def connection(server: ModelServer) -> Iterator[http.client.HTTPConnection]:
-    with closing(connect(server)) as connection:
-        yield connection
-
-
-def connect(server: ModelServer) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=20)
-
-
-def post(connection: http.client.HTTPConnection, **body: Any) -> http.client.HTTPResponse:
-    connection.request("POST", PATH, json.dumps({"model": "small", **body}))
-    return connection.getresponse()
-
-
-def ask(server: ModelServer, **body: Any) -> socket.socket:
-    """Send a request and leave its answer unread."""
-    parts = urlsplit(server.url)
-    client = socket.create_connection((parts.hostname or "", parts.port or 0), timeout=20)
-    data = json.dumps(body).encode()
-    client.sendall(f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
-    return client
 
 
 def events(body: bytes) -> list[Any]:

@@ -1,0 +1,31 @@
+"""A bare HTTP client of a `ModelServer`, for what the runtime's own would hide."""
+
+import http.client
+import json
+import socket
+from typing import Any
+from urllib.parse import urlsplit
+
+from intermission.testing import ModelServer
+
+__all__ = ["PATH", "ask", "connect", "post"]
+
+PATH = "/v1/chat/completions"
+
+
+def connect(server: ModelServer) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=20)
+
+
+def post(connection: http.client.HTTPConnection, **body: Any) -> http.client.HTTPResponse:
+    connection.request("POST", PATH, json.dumps({"model": "small", **body}))
+    return connection.getresponse()
+
+
+def ask(server: ModelServer, **body: Any) -> socket.socket:
+    """Send a request and leave its answer unread."""
+    parts = urlsplit(server.url)
+    client = socket.create_connection((parts.hostname or "", parts.port or 0), timeout=20)
+    data = json.dumps(body).encode()
+    client.sendall(f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+    return client
