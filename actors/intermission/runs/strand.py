@@ -1,6 +1,7 @@
 """`Strand`: drives an agent's generators, on one worker at a time, and performs what they yield."""
 
 import logging
+import threading
 from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
@@ -348,8 +349,14 @@ class Strand(Storing):
     def _leave(self) -> None:
         self._variables = self._variables.copy()
         self.environment.services.workers.submit(
-            self._run, Outcome(), budget=Budget.RESERVE, cooperative=True
+            self._run, Outcome(), refused=self._leave_alone, budget=Budget.RESERVE, cooperative=True
         )
+
+    def _leave_alone(self) -> None:
+        """The pool is closed. Somebody may wait for the strand's end, and its generators may block."""
+        threading.Thread(
+            target=self._run, args=(Outcome(),), name="intermission-leaving", daemon=True
+        ).start()
 
     def _refused(self) -> None:
         """No worker came: the run ends for lack of one."""
