@@ -48,9 +48,7 @@ def assert_failed(result: RunResult, log: MemoryEventLog) -> None:
     assert "cancel_requested" not in kinds(log)
 
 
-def test_a_client_gets_the_status_of_a_cancelled_run_and_an_error_for_its_answer_and_never_cancelled() -> (
-    None
-):
+def test_a_client_gets_the_status_of_its_cancelled_run_or_an_error_and_never_cancelled() -> None:
     with Runner(app_with(ScriptedModel(default="ok")), log=MemoryEventLog()) as runner:
         run = runner.run(**KEY, message="hi")
         run.cancel("enough")
