@@ -14,6 +14,13 @@ EXPECTED = {
         "ada: 12 tokens, completed\nben: 0 tokens or more, failed\neve: 0 tokens or more, cancelled\n"
     ),
     "budget_supervisor.py": "stopped: the budget is spent\n",
+    "export_tool.py": (
+        "cancelled with 2 chunks, still running: True\n"
+        "terminated with 3 chunks\n"
+        "The report is complete.\n"
+        "{'report': '2026-11', 'chunks': 5, 'new': 2}\n"
+    ),
+    "web_cancel.py": ("s1 cancelled the client has hung up\ns1 completed whole\nb'Once ' b'Hello again.'\n"),
     "rate_limiter.py": "All sunny.\nthree calls took at least a tenth of a second: True\n",
     "quickstart.py": "It is in Utrecht.\ncompleted\n",
     "find_a_session_again.py": (

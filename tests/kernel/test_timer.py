@@ -69,6 +69,18 @@ def test_on_a_clock_that_tells_of_no_moves_poll_runs_what_is_due() -> None:
     assert ran == [1]
 
 
+def test_a_poll_that_a_close_comes_before_is_let_go(clock: ManualClock) -> None:
+    timer, gate = Timer(clock), Gate()
+    timer.call_later(1, gate.wait)
+    mover = threading.Thread(target=clock.advance, args=(1,))
+    mover.start()
+    gate.arrived()
+    timer.close(timeout=0)
+    gate.open()
+    mover.join(10)  # far less than the patience of a poll
+    assert not mover.is_alive()
+
+
 def test_a_function_runs_in_real_time(timer: Timer) -> None:
     gate = Gate()
     timer.call_later(0.01, gate.open)

@@ -106,6 +106,23 @@ def test_a_run_that_gets_no_worker_in_time_is_cancelled_as_an_overload(gate: Gat
         assert runner.run(**KEY, message="next").answer(PATIENCE) == "ok"
 
 
+def test_a_run_that_waits_for_a_worker_while_its_runner_closes_is_terminated_though_none_came(
+    gate: Gate,
+) -> None:
+    model = ScriptedModel(text(gate, "Hello"), default="ok")
+    runner = Runner(app_with(model), log=MemoryEventLog(), workers=1)
+    first = runner.run(user_id="u", session_id="first", message="hi").start()
+    gate.arrived()
+    run = runner.run(**KEY, message="hi").start()
+    wait_for_line(runner)
+    runner.close(0)
+    assert run.result(0).status is RunStatus.CANCELLED
+    assert run.wait_terminated(PATIENCE)
+    assert {work.invocation_id for work in runner.residual()} == {first.invocation_id}
+    gate.open()
+    assert first.wait_terminated(PATIENCE)
+
+
 def test_a_call_that_gets_no_worker_in_time_is_not_begun_and_the_model_is_told(gate: Gate) -> None:
     begun, clock = list[int](), ManualClock()
 

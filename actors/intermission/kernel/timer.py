@@ -29,7 +29,7 @@ _Ts = TypeVarTuple("_Ts")
 _LONGEST_LOOK = 2.0  # seconds: so long can the thread stay for deadlines that have all been cancelled
 _SHORTEST_LOOK = 0.05  # seconds, on a clock that is not the machine's and may stand still
 _BATCH = 1024  # hand-ins after which the thread takes them in, though none of them is due
-_PATIENCE = 30.0  # seconds
+_PATIENCE, _LOOKS = 30.0, 600  # seconds that a poll waits, and how often it looks for a close meanwhile
 
 # Who begins first decides: the new thread, or its starter that was interrupted and takes it back.
 _VERDICT, _BEGUN, _REVOKED = "verdict", "begun", "revoked"
@@ -166,7 +166,7 @@ class Timer:
         return self._hand_in(TimerHandle(self, -math.inf, function, args))
 
     def poll(self) -> None:
-        """Return when all that was handed in before and is due by the clock has run.
+        """Return when all that was handed in before and is due by the clock has run, or the timer is closed.
 
         On the timer's own thread it returns at once.
 
@@ -178,10 +178,19 @@ class Timer:
         done = _thread.allocate_lock()
         done.acquire()
         # Of one time the later hand-in comes later, so this is the last that is due.
-        self._hand_in(TimerHandle(self, self._now(), done.release, ()))
+        try:
+            self._hand_in(TimerHandle(self, self._now(), done.release, ()))
+        except RuntimeError:
+            if self._closed:
+                return
+            raise
         self._alarm.put(None)
-        if not done.acquire(timeout=_PATIENCE) and not self._closed:
-            raise TimeoutError(f"a function of the timer has not returned within {_PATIENCE} s")
+        for _ in range(_LOOKS):
+            if (
+                done.acquire(timeout=_PATIENCE / _LOOKS) or self._closed
+            ):  # a close forgets what is due, this too
+                return
+        raise TimeoutError(f"a function of the timer has not returned within {_PATIENCE} s")
 
     def close(self, timeout: float | None = 5.0) -> None:
         """End the thread; what has a time and has not been called never is. A second call does nothing more.

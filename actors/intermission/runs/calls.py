@@ -281,7 +281,9 @@ class OpenCall:
     def _outcome(self, later: Later, value: Any, error: BaseException | None) -> Outcome:
         if isinstance(error, CallGivenUpError):
             return Outcome(error=error)
-        foreign = isinstance(error, asyncio.CancelledError) and not self.scope.cancelled
+        # Whoever responds for a hook says which one it was.
+        mine = asyncio.CancelledError if self.piece.what != "callback" else asyncio.CancelledError | Cancelled
+        foreign = isinstance(error, mine) and not self.scope.cancelled
         if error is not None and not isinstance(error, Exception) and not foreign:
             return self._broken_off(error)
         try:

@@ -97,7 +97,7 @@ def call_hook(name: str, function: Callable[[], Any]) -> Blocking:
     """Return the call of a hook; one that is async goes on as a task, and holds no thread."""
 
     def respond(value: Any, error: BaseException | None) -> Any:
-        if isinstance(error, asyncio.CancelledError):  # by itself: nobody has cancelled the call
+        if isinstance(error, asyncio.CancelledError | Cancelled):  # by itself: nobody has cancelled the call
             raise cancelled_itself(f"the hook {name}", error)
         return raised_or(value, error)
 

@@ -1,0 +1,20 @@
+"""Each demand on cancellation that the page lists is met by a test of ours, or the page says why by none."""
+
+from pathlib import Path
+
+from cases import missing, rows, unproven
+from documents import Page
+
+PAGE = Page.read(Path("tests/cancellation/CASES.md"))
+
+
+def test_none_of_the_demands_is_left_out() -> None:
+    assert [row["name"] for row in rows(PAGE).values()] == [f"C{number}" for number in range(1, 34)]
+
+
+def test_each_demand_names_a_test_or_says_why_there_is_none() -> None:
+    assert unproven(PAGE) == []
+
+
+def test_each_test_that_a_demand_names_exists() -> None:
+    assert missing(PAGE) == []

@@ -1,0 +1,209 @@
+"""All that ends a run, each as something that a test can let happen at a moment of its choice."""
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from apps import KEY, app_of, records
+from intermission import (
+    AgentContext,
+    BaseAgent,
+    CancelSource,
+    Content,
+    Run,
+    RunConfig,
+    Runner,
+    RunStatus,
+    blocking,
+)
+from intermission.agents.effects import Call, Fork, Steps
+from intermission.runs.receipt import CancelReceipt
+from intermission.runs.result import RunResult
+from intermission.testing import Gate, ManualClock
+from intermission_storage import MemoryEventLog
+from pools import until
+from races import at_once
+
+__all__ = ["ENDS", "OWN", "SOURCES", "Ending", "Race"]
+
+OWN = frozenset({"completion", "stop", "sibling_failure"})
+"""Ends that a run comes to by itself."""
+
+_PATIENCE = 30.0
+_NEVER = 1_000_000.0
+
+
+@dataclass(frozen=True)
+class Ending:
+    """One cause of an end.
+
+    Attributes:
+        statuses: How a run ends that it has won.
+        source: What the records say then.
+        happen: Lets it happen, on the thread that calls this.
+    """
+
+    statuses: frozenset[RunStatus]
+    source: CancelSource | None
+    happen: Callable[["Race"], object]
+
+
+class _Forking(BaseAgent):
+    def __init__(self, *branches: BaseAgent) -> None:
+        super().__init__("forking")
+        self.branches = branches
+
+    def run(self, context: AgentContext) -> Steps:
+        yield Fork(self.branches)
+        yield context.event(self.name, content=Content.model("both"))
+
+
+class _Calling(BaseAgent):
+    def __init__(self, name: str, step: Callable[[], object]) -> None:
+        super().__init__(name)
+        self.step = step
+
+    def run(self, context: AgentContext) -> Steps:
+        yield Call(self.step)
+        yield context.event(self.name, content=Content.model(self.name))
+
+
+class Race:
+    """A run of two branches: each waits until it may go on, or a cancel comes. Then causes of an end meet.
+
+    If an overload is among them, the second branch stands in line for a worker instead.
+
+    Args:
+        causes: The names of what will meet.
+        after: How many steps towards an end of its own the run takes before a cause from outside comes: the
+            first branch goes on, then each event is shown.
+
+    Attributes:
+        receipts: What the cancels among them were told, by the cause.
+        results: What those who watched the run to its end were told.
+    """
+
+    def __init__(self, *causes: str, after: int = 0) -> None:
+        self.causes = causes
+        self._after = after if set(causes) & set(OWN) else 0  # otherwise it takes none
+        self._steps, self._changed = 0, threading.Condition()
+        self.receipts: dict[str, CancelReceipt] = {}
+        self.results: list[RunResult] = []
+        self.fails = False
+        self.goes_on = threading.Event()
+        self.clock, self.log, self._there = ManualClock(), MemoryEventLog(), Gate()
+        self._there.open()
+        crowded = "overload" in causes
+        agent = _Forking(_Calling("one", self._wait_or_fail), _Calling("two", self._wait))
+        self.runner = Runner(
+            app_of(agent),
+            log=self.log,
+            clock=self.clock,
+            workers=2 if crowded else 8,  # the one that forks has one, too
+            worker_wait=10 if crowded else _NEVER,
+        )
+        limit = 10 if "deadline" in causes else _NEVER
+        self.run: Run = self.runner.run(**KEY, message="hi", config=RunConfig(timeout=limit))
+        self._block = ExitStack()
+        if "consumer_lost" in causes:
+            self._block.enter_context(self.run)
+        else:
+            self.run.start()
+        self.viewer = self.runner.attach(**KEY)
+        self._there.arrived(1 if crowded else 2)
+        if crowded:
+            workers: Any = self.runner._services.workers  # pyright: ignore[reportPrivateUsage]  # to see the line
+            until(lambda: workers.waiting > 0)
+
+    def go(self) -> None:
+        """Let the causes meet, watched by others, and wait until nothing of the run is left."""
+        watchers = [self._watch]
+        if "consumer_lost" not in self.causes:  # who waits is a consumer, and would not be lost
+            watchers.append(lambda: self.results.append(self.run.result(_PATIENCE)))
+        causes = [lambda name=name: self._cause(name) for name in self.causes]
+        try:
+            at_once(*causes, *watchers)
+            assert self.run.wait_terminated(_PATIENCE)
+            self.results.append(self.run.result(_PATIENCE))
+        finally:
+            self.goes_on.set()
+            self._block.close()
+
+    def lose_consumer(self) -> None:
+        """Leave the block of the run."""
+        self._block.close()
+
+    def own_records(self) -> list[Any]:
+        """The run's records."""
+        return [one for one in records(self.log) if one.data.get("invocationId") == self.run.invocation_id]
+
+    def _cause(self, name: str) -> None:
+        if name not in OWN:
+            with self._changed:
+                assert self._changed.wait_for(lambda: self._steps >= self._after, _PATIENCE)
+        ENDS[name].happen(self)
+
+    def _step(self, count: int = 1) -> None:
+        with self._changed:
+            self._steps += count
+            self._changed.notify_all()
+
+    def _watch(self) -> None:
+        with suppress(Exception):  # whatever ended the run
+            for _ in self.viewer:
+                self._step()
+        self._step(self._after)
+        self.results.append(self.viewer.result(_PATIENCE))
+
+    def _wait(self) -> None:
+        self._there.wait()
+        blocking.wait(self.goes_on)
+
+    def _wait_or_fail(self) -> None:
+        self._wait()
+        self._step()
+        if self.fails:
+            raise ValueError("branch one has failed")
+
+
+def _by_caller(race: Race) -> None:
+    race.receipts["caller"] = race.run.cancel("caller")
+
+
+def _by_admin(race: Race) -> None:
+    race.receipts["admin"] = race.runner.cancel(**KEY, reason="admin")
+
+
+def _fail(race: Race) -> None:
+    race.fails = True
+    race.goes_on.set()
+
+
+def _stop(race: Race) -> None:
+    race.run.stop("stop")
+    race.goes_on.set()
+
+
+_CANCELLED = frozenset({RunStatus.CANCELLED})
+
+SOURCES: dict[str, Ending] = {
+    "caller": Ending(_CANCELLED, CancelSource.CALLER, _by_caller),
+    "consumer_lost": Ending(_CANCELLED, CancelSource.CONSUMER_LOST, Race.lose_consumer),
+    "deadline": Ending(
+        frozenset({RunStatus.EXPIRED}), CancelSource.DEADLINE, lambda race: race.clock.advance(10)
+    ),
+    "sibling_failure": Ending(frozenset({RunStatus.FAILED}), None, _fail),
+    "shutdown": Ending(_CANCELLED, CancelSource.SHUTDOWN, lambda race: race.runner.close(0)),
+    "overload": Ending(_CANCELLED, CancelSource.OVERLOAD, lambda race: race.clock.advance(10)),
+    "admin": Ending(_CANCELLED, CancelSource.ADMIN, _by_admin),
+}
+"""The seven sources. The failure of a branch cancels its sibling, and fails the run."""
+
+ENDS: dict[str, Ending] = {
+    **SOURCES,
+    "completion": Ending(frozenset({RunStatus.COMPLETED}), None, lambda race: race.goes_on.set()),
+    "stop": Ending(frozenset({RunStatus.STOPPED, RunStatus.COMPLETED}), None, _stop),
+}
+"""All that can end a run by itself or from outside."""
