@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ def test_with_every_worker_blocked_a_cancel_returns_at_once_and_its_end_is_store
         workers = runner._services.workers  # pyright: ignore[reportPrivateUsage]  # to see the line
         until(lambda: workers.waiting == 4)
         for number, run in enumerate(runs):
-            assert_at_once(run.cancel, lambda run=run: run.result(AT_ONCE))
+            assert_at_once(run.cancel, partial(run.result, AT_ONCE))
             assert run.status is RunStatus.CANCELLED
             assert records(log, **key(number))[-1].kind == "run_ended"
         assert len(model.requests) == 4  # nothing that stood in line was begun
@@ -129,11 +130,12 @@ class Layers:
         self.begun, self.gate = Gate(), Gate()
         self.begun.open()
         stack.callback(self.gate.open)
-        waits = [self._waits(wait.begin(stack)) for wait in WAITS]
+        waits: list[Callable[..., Any]] = [self._waits(wait.begin(stack)) for wait in WAITS]
         nested = LlmAgent("nested", ScriptedModel(calls(("sleeps", {}))), tools=[self.sleeps])
-        others = [self.sleeps, self.sleeps_on_the_loop, self.does_not_look, self.awaits]
+        others: list[Callable[..., Any]] = [self.sleeps, self.sleeps_on_the_loop]
+        others += [self.does_not_look, self.awaits]
         self.agents = [
-            *[self._calling(each) for each in (*waits, *others)],
+            *[self._calling(each) for each in [*waits, *others]],
             LlmAgent("agent", ScriptedModel(calls(("nested", {"request": "go"}))), tools=[AgentTool(nested)]),
             LlmAgent("agent", ScriptedModel(text("o", self.gate, "k"))),
         ]

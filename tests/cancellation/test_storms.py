@@ -32,8 +32,8 @@ def test_a_storm_of_cancels_leaves_nothing_and_keeps_no_other_session_from_going
         begun.wait()
         tool_context.cancellation.sleep(3600)
 
-    kinds = [calls(("awaits", {})), calls(("sleeps", {}))]
-    model, log = ScriptedModel(*kinds * (STORM // 2), default="ok"), MemoryEventLog()
+    waits = [calls(("awaits", {})), calls(("sleeps", {}))]
+    model, log = ScriptedModel(*waits * (STORM // 2), default="ok"), MemoryEventLog()
     with Runner(app_with(model, awaits, sleeps), log=log) as runner:
         runs = [runner.run(**key(number), message="hi").start() for number in range(STORM)]
         begun.arrived(STORM)
@@ -60,5 +60,5 @@ def test_a_storm_of_cancels_leaves_nothing_and_keeps_no_other_session_from_going
         assert set(answers) == {"ok"}
         assert runner.residual() == []
     for number in range(STORM):
-        ends = [one.kind for one in records(log, **key(number))]
+        ends: list[str] = [one.kind for one in records(log, **key(number))]
         assert (ends.count("cancel_requested"), ends.count("run_ended")) == (1, 1)

@@ -5,10 +5,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from apps import KEY, Key, app_with, records
+from apps import KEY, Key, app_with, kinds, records
 from intermission import Event, Run, RunConfig, Runner, RunStatus
 from intermission.models import ChatCompletions
 from intermission.testing import Gate, ModelServer, ScriptedModel, calls, stream, text
@@ -66,8 +67,8 @@ def test_whatever_a_subscriber_was_shown_as_final_is_in_the_log_in_that_order_wh
         return "seen"
 
     dice, statuses = random.Random(14), set[RunStatus]()
-    turns = [calls(("look", {})), calls(("look", {})), text("o", "k")]
-    model = ScriptedModel(*turns * ROUNDS, default="ok")
+    look_twice: list[Any] = [calls(("look", {})), calls(("look", {})), text("o", "k")]
+    model = ScriptedModel(*look_twice * ROUNDS, default="ok")
     with (
         closing(LmdbEventLog(tmp_path / "log", sync=False)) as log,
         Runner(app_with(model, look), log=log, config=STREAMING) as runner,
@@ -133,13 +134,14 @@ def test_after_the_cancel_of_a_lost_consumer_nothing_that_was_not_shown_whole_is
         Runner(app_with(model), log=log, config=STREAMING) as runner,
     ):
         run = runner.run(**KEY, message="hi")
-        with closing(run.text_stream()) as pieces:  # type: ignore[type-var]  # it is a generator
-            assert next(iter(pieces)) == "half "
+        pieces = run.text_stream()
+        assert next(iter(pieces)) == "half "
+        pieces.close()  # type: ignore[attr-defined]  # it is a generator
         assert run.result(PATIENCE).status is RunStatus.CANCELLED
         server.wait_aborted()
         gate.open()
         assert run.wait_terminated(PATIENCE)
-        after = [one.kind for one in records(log)]
+        after = kinds(log)
         assert after[after.index("cancel_requested") + 1 :] == ["run_ended"]
         assert "half" not in str([one.data for one in records(log)])
         assert runner.run(**KEY, message="next").answer(PATIENCE) == "ok"
