@@ -154,9 +154,15 @@ def test_what_is_no_reply_is_refused_when_it_is_given(reply: Any) -> None:
         (wire, "one"),
         (stream, 7),
         (calls, "add"),
-        (calls, ("add", "{}")),
+        (calls, ("add", 7)),
     ],
 )
 def test_a_piece_of_a_wrong_type_is_refused_when_it_is_given(make: Any, piece: Any) -> None:
     with pytest.raises(TypeError, match=rf"{make.__name__}\(\) takes .* not {re.escape(repr(piece))}"):
         make(piece)
+
+
+def test_what_a_model_writes_in_the_place_of_arguments_comes_as_it_is() -> None:
+    [call] = calls(("look", "{broken")).content.function_calls
+    written: object = call.args
+    assert (call.name, written) == ("look", "{broken")

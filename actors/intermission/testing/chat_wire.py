@@ -95,8 +95,9 @@ def _call_deltas(reply: CallsReply) -> Iterator[dict[str, Any]]:
             yield {"index": index, "function": {"arguments": piece}}
 
 
-def _function(name: str, args: Mapping[str, Any]) -> dict[str, str]:
-    return {"name": name, "arguments": json.dumps(dict(args), ensure_ascii=False)}
+def _function(name: str, args: Mapping[str, Any] | str) -> dict[str, str]:
+    written = args if isinstance(args, str) else json.dumps(dict(args), ensure_ascii=False)
+    return {"name": name, "arguments": written}
 
 
 def _finish_reason(reply: TextReply | CallsReply | StreamReply) -> str:

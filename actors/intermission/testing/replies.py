@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from intermission.content import Content, FunctionCall
 from intermission.errors import ModelErrorKind
@@ -49,7 +49,7 @@ class TextReply:
 class CallsReply:
     """See `calls`."""
 
-    calls: tuple[tuple[str, Mapping[str, Any]], ...]
+    calls: tuple[tuple[str, Mapping[str, Any] | str], ...]
     text: str
     usage: Usage
 
@@ -61,7 +61,10 @@ class CallsReply:
     @property
     def content(self) -> Content:
         """The whole answer; its calls have no ids, as a `Model` gives them."""
-        return Content.model(self.text, calls=[FunctionCall("", name, args) for name, args in self.calls])
+        # Whoever runs the calls must stand arguments of any type: the reply may be there to show just that.
+        return Content.model(
+            self.text, calls=[FunctionCall("", name, cast(Any, args)) for name, args in self.calls]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,20 +152,22 @@ def text(*pieces: str | Gate, usage: Usage | None = None) -> TextReply:
     return TextReply(pieces, usage or _usage(words))
 
 
-def calls(*calls: tuple[str, Mapping[str, Any]], text: str = "", usage: Usage | None = None) -> CallsReply:
+def calls(
+    *calls: tuple[str, Mapping[str, Any] | str], text: str = "", usage: Usage | None = None
+) -> CallsReply:
     """Answer with calls of tools.
 
     Args:
-        calls: Name and arguments of each.
+        calls: Name and arguments of each; a `str` is what a model has written in their place.
         text: What the model says before them.
         usage: The tokens that the model reports; by default as many as there are words and calls.
 
     Raises:
-        TypeError: A call is no pair of a name and a mapping.
+        TypeError: A call is no pair of a name and arguments.
     """
     for call in calls:
         match call:
-            case (str(), Mapping()):
+            case (str(), Mapping() | str()):
                 pass
             case _:
                 raise TypeError(f'calls() takes pairs, as in calls(("add", {{"a": 1}})), not {call!r}')
