@@ -49,12 +49,11 @@ def test_a_given_loop_is_used_and_neither_stopped_nor_closed(timer: Timer) -> No
 def test_the_loop_of_an_async_block_is_used_from_then_on_and_the_own_one_ends(loops: ToolLoops) -> None:
     ends = Ends()
     loops.start(this_loop(), ends)
+    [(own, _)] = ends.wait()
     with foreign() as loop:
         loops.use(loop)
         loops.start(this_loop(), ends)
-        (own, _), second = ends.wait(2)
-
-        assert second == (loop, None)
+        assert ends.wait(2)[1] == (loop, None)
         assert own is not loop
 
 
