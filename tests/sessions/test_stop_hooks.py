@@ -103,7 +103,8 @@ def test_a_signal_that_closes_goes_its_way_when_the_stop_hooks_are_done() -> Non
         gate.arrived()
         assert seen == []
         gate.open()
-        assert came.wait(PATIENCE)
+        # Python calls a handler between two steps of the main thread, and not while that waits for a lock.
+        assert any(came.wait(0.1) for _ in range(int(PATIENCE / 0.1)))
     finally:
         signal.signal(signal.SIGTERM, before)
     runner.close()
