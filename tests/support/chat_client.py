@@ -22,10 +22,11 @@ def post(connection: http.client.HTTPConnection, **body: Any) -> http.client.HTT
     return connection.getresponse()
 
 
-def ask(server: ModelServer, **body: Any) -> socket.socket:
-    """Send a request and leave its answer unread."""
+def ask(server: ModelServer, *headers: str, **body: Any) -> socket.socket:
+    """Send a request, with further lines of its head, and leave its answer unread."""
     parts = urlsplit(server.url)
     client = socket.create_connection((parts.hostname or "", parts.port or 0), timeout=20)
     data = json.dumps(body).encode()
-    client.sendall(f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+    head = [f"POST {PATH} HTTP/1.1", "Host: x", f"Content-Length: {len(data)}", *headers, "", ""]
+    client.sendall("\r\n".join(head).encode() + data)
     return client

@@ -32,7 +32,7 @@ from intermission.testing.replies import StreamReply
 def sent(server: ModelServer, reply: StreamReply) -> bytes:
     """Return what a client gets that reads until the end of its connection."""
     server.enqueue(reply)
-    with ask(server, stream=True) as client:
+    with ask(server, "Connection: close", stream=True) as client:
         return b"".join(iter(lambda: client.recv(65536), b""))
 
 

@@ -175,10 +175,11 @@ class ModelHandler(BaseHTTPRequestHandler):
 
     def _break_off(self, cut: Cut) -> None:
         self._state.complete(self._client)
-        self.close_connection = True
         if cut is Cut.END:
             self.wfile.write(_chunk(b""))
-        elif cut is Cut.RESET:
+            return
+        self.close_connection = True
+        if cut is Cut.RESET:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def _send_wire(self, reply: WireReply) -> None:
