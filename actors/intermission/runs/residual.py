@@ -5,33 +5,33 @@ import time
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.receipt import CancelOutcome, CancelReceipt, CancelReport, ResidualWork
 from intermission.runs.result import CancelSource
+from intermission.runs.work import Piece
 
-__all__ = ["receipt_of", "report_of", "residual_of"]
+__all__ = ["receipt_of", "report_of", "residual_of", "residual_work"]
 
 
 def residual_of(run: Lifecycle) -> tuple[ResidualWork, ...]:
     """Return what of a run has not returned though the run goes on, or has ended, without it."""
     now = time.monotonic()
-    ended = run.acknowledged
-    reason = run.cancel_reason or (run.cancel_source or "the run has ended")
-    found: list[ResidualWork] = []
-    for piece in run.work.pieces:
-        since = piece.given_up if piece.given_up is not None else ended
-        if since is None:
-            continue
-        found.append(
-            ResidualWork(
-                user_id=run.key.user_id,
-                session_id=run.key.session_id,
-                invocation_id=run.invocation_id or "",
-                what=piece.what,
-                name=piece.name,
-                call_id=piece.call_id,
-                seconds=now - since,
-                reason=piece.reason or str(reason),
-            )
-        )
-    return tuple(found)
+    found = (residual_work(run, piece, now) for piece in run.work.pieces)
+    return tuple(work for work in found if work is not None)
+
+
+def residual_work(run: Lifecycle, piece: Piece, now: float) -> ResidualWork | None:
+    """Return a piece of a run's work as residual work; `None` if nobody has gone on without it."""
+    since = piece.given_up if piece.given_up is not None else run.acknowledged
+    if since is None:
+        return None
+    return ResidualWork(
+        user_id=run.key.user_id,
+        session_id=run.key.session_id,
+        invocation_id=run.invocation_id or "",
+        what=piece.what,
+        name=piece.name,
+        call_id=piece.call_id,
+        seconds=now - since,
+        reason=piece.reason or run.cancel_reason or str(run.cancel_source or "the run has ended"),
+    )
 
 
 def receipt_of(run: Lifecycle, outcome: CancelOutcome) -> CancelReceipt:

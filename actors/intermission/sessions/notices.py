@@ -24,7 +24,8 @@ from intermission.runs.background import Background, Notice
 from intermission.runs.calls import Outcome
 from intermission.runs.hooks import hook_name
 from intermission.runs.lifecycle import Lifecycle
-from intermission.runs.receipt import ResidualOutcome, ResidualWork
+from intermission.runs.receipt import ResidualOutcome
+from intermission.runs.residual import residual_work
 from intermission.runs.result import RunResult, RunStatus
 from intermission.runs.run import Run
 from intermission.runs.services import Services
@@ -223,19 +224,9 @@ class Notices:
 
     def _late(self, seen: "weakref.ref[Lifecycle]", piece: Piece, outcome: Outcome | None) -> None:
         run = seen()
-        since = None if run is None else piece.given_up or run.acknowledged
-        if run is None or since is None:
+        work = None if run is None else residual_work(run, piece, time.monotonic())
+        if run is None or work is None:
             return  # it ended in time
-        work = ResidualWork(
-            user_id=run.key.user_id,
-            session_id=run.key.session_id,
-            invocation_id=run.invocation_id or "",
-            what=piece.what,
-            name=piece.name,
-            call_id=piece.call_id,
-            seconds=time.monotonic() - since,
-            reason=piece.reason or run.cancel_reason,
-        )
         came, extra = _outcome(outcome), _extra(run.key, run.invocation_id)
         notices = [Notice(hook_name(hook), partial(hook, work, came), extra) for hook in self._on_residual]
         self._background.call(notices, run.context)
