@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["OnConsumerLost", "OnToolFailure", "RunConfig", "ToolExecution"]
+__all__ = ["OnConsumerLost", "OnToolFailure", "Residual", "RunConfig", "ToolExecution"]
 
 
 class ToolExecution(StrEnum):
@@ -33,6 +33,13 @@ class OnToolFailure(StrEnum):
     AWAIT_SIBLINGS = "await_siblings"
 
 
+class Residual(StrEnum):
+    """Whether the session's next run waits for work that outlived the run before."""
+
+    RELEASE = "release"
+    HOLD = "hold"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """Settings of one run.
@@ -51,9 +58,13 @@ class RunConfig:
         on_consumer_lost: Whether a run that nobody `start()`ed is cancelled when its consumer is gone.
         overlap_model_calls: Let a model call, and nothing else, run while the events before it are being
             stored. What it says is shown only when they are.
+        residual: Whether the session's next run begins at once when the run has ended, or waits for what the
+            run has left behind, at most `grace`.
+        grace: Seconds that what the run has left behind is still asked to end.
 
     Raises:
-        ValueError: A time limit is not above zero, or the value of an option is unknown.
+        ValueError: A time limit is not above zero, the grace is negative, or the value of an option is
+            unknown.
     """
 
     max_llm_calls: int = 500
@@ -64,12 +75,17 @@ class RunConfig:
     on_tool_failure: OnToolFailure | str = OnToolFailure.CANCEL_SIBLINGS
     on_consumer_lost: OnConsumerLost | str = OnConsumerLost.CANCEL
     overlap_model_calls: bool = False
+    residual: Residual | str = Residual.RELEASE
+    grace: float = 5.0
 
     def __post_init__(self) -> None:
         for name in ("timeout", "tool_timeout"):
             seconds: float | None = getattr(self, name)
             if seconds is not None and not seconds > 0:
                 raise ValueError(f"{name} is {seconds}: give seconds above 0, or None for no limit")
+        if not self.grace >= 0:
+            raise ValueError(f"grace is {self.grace}: give seconds, at least 0")
+        object.__setattr__(self, "residual", Residual(self.residual))
         object.__setattr__(self, "on_consumer_lost", OnConsumerLost(self.on_consumer_lost))
         object.__setattr__(self, "on_tool_failure", OnToolFailure(self.on_tool_failure))
         object.__setattr__(self, "tool_execution", ToolExecution(self.tool_execution))
