@@ -13,6 +13,7 @@ from typing import Any, Self
 from intermission.agents.app import App
 from intermission.config import RunConfig
 from intermission.content import Content
+from intermission.errors import NotResumableError
 from intermission.kernel.clock import Clock, SystemClock
 from intermission.kernel.dispatcher import Dispatcher, blocking_here, seat_here
 from intermission.kernel.loops import Startup, ToolLoops
@@ -26,6 +27,7 @@ from intermission.kernel.workers import Workers
 from intermission.keys import SessionKey
 from intermission.messages import PoisonPill, StartRun, Stop
 from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.plan import Answers, Resumption, answers_in, as_answers
 from intermission.runs.plugin_closing import PluginClosing
 from intermission.runs.result import CancelSource
 from intermission.runs.run import Run
@@ -161,6 +163,7 @@ class Runner(Administration):
         message: str | Content,
         config: RunConfig | None = None,
         state_delta: Mapping[str, Any] | None = None,
+        invocation_id: str | None = None,
     ) -> Run:
         """Return a cold run of the app's agent on a session; a missing session is created when it starts.
 
@@ -172,11 +175,14 @@ class Runner(Administration):
             message: What the user says.
             config: The run's settings; the runner's by default.
             state_delta: Changes of the session's state that come with the message; `None` removes a key.
+            invocation_id: The invocation to go on with; see `resume`. In a resumable app, function responses
+                in the message go on with that of their calls.
 
         Raises:
             TypeError: A key, also one of the state, is no `str`, the message is neither `str` nor `Content`,
                 or `config` is no `RunConfig`.
             ValueError: A key is empty, or the message has no parts.
+            NotResumableError: There is an invocation id, and the app is not resumable.
         """
         check_config(config)
         check_delta(state_delta)
@@ -186,7 +192,58 @@ class Runner(Administration):
             raise TypeError(f"message must be str or Content, not {type(message).__name__}")
         if not content.parts:
             raise ValueError("the message has no parts: there is nothing to run on")
-        return Run(self._lifecycle(key, content, config, state_delta))
+        answers = answers_in(content) if self._app.resumability_config.is_resumable else ()
+        resumption = None
+        if answers or invocation_id is not None:
+            self._check_resumable()
+            resumption = Resumption(invocation_id, answers)
+        return Run(self._lifecycle(key, content, config, state_delta, resumption))
+
+    def resume(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        answers: Answers | None = None,
+        invocation_id: str | None = None,
+        config: RunConfig | None = None,
+        state_delta: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """Return a cold run that goes on with an invocation which is paused, or was interrupted.
+
+        The answers tell which one; without them, the invocation id does. One that was cancelled, has failed
+        or has expired is gone on with, too, for that is what its id asks for. Where there is nothing to do,
+        for the answers were given before or the invocation waits for others or is over, the run ends at
+        once, `paused` or `completed`, and stores nothing. What cannot be done is an error of the run's start,
+        and nothing is stored: `UnknownCallError`, `MissingCallIdError`, `InvalidAnswerError`,
+        `AmbiguousResumeError`, `NothingToResumeError`, `AgentTreeChangedError`, `SessionNotFoundError`.
+
+        Args:
+            user_id: The session's user.
+            session_id: The session.
+            answers: `Answer`s, or a mapping of pending ids to plain values; each is used once.
+            invocation_id: The invocation.
+            config: The run's settings; the runner's by default.
+            state_delta: Changes of the session's state that come with the answers; `None` removes a key.
+
+        Raises:
+            NotResumableError: The app is not resumable.
+            TypeError: A key is no `str`, an answer is no `Answer`, or `config` is no `RunConfig`.
+            ValueError: A key is empty, or there are neither answers nor an invocation id.
+            EncodingError: An answer holds other than plain values.
+        """
+        self._check_resumable()
+        check_config(config)
+        check_delta(state_delta)
+        resumption = Resumption(invocation_id, as_answers(answers))
+        if invocation_id is None and not resumption.answers:
+            raise ValueError("give answers, or the invocation_id to go on with")
+        key = SessionKey(self._app.name, user_id, session_id)
+        return Run(self._lifecycle(key, Content("user", ()), config, state_delta, resumption))
+
+    def _check_resumable(self) -> None:
+        if not self._app.resumability_config.is_resumable:
+            raise NotResumableError(self._app.name)
 
     def session(self, *, user_id: str, session_id: str) -> Session:
         """Return a handle on a session, whether it exists or not; its keys are checked as by `run`."""
@@ -296,6 +353,7 @@ class Runner(Administration):
         content: Content,
         config: RunConfig | None,
         state_delta: Mapping[str, Any] | None,
+        resumption: Resumption | None,
     ) -> Lifecycle:
         log, stream = self._log, key.stream
 
@@ -311,6 +369,7 @@ class Runner(Administration):
             self._runs,
             read_back,
             state_delta=state_delta,
+            resumption=resumption,
         )
         seen = weakref.ref(lifecycle)
         return lifecycle

@@ -10,10 +10,11 @@ from intermission.events import Event
 from intermission.kernel.dispatcher import blocking_here
 from intermission.runs.consumers import Consumers
 from intermission.runs.events import AsyncEvents, Events
-from intermission.runs.lifecycle import Lifecycle, RunState
+from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.receipt import CancelReceipt, CancelReport
 from intermission.runs.residual import receipt_of, report_of
 from intermission.runs.result import CancelSource, RunResult, RunStatus
+from intermission.runs.states import RunState
 from intermission.runs.stream import Stream
 from intermission.runs.subscription import Subscription
 from intermission.runs.waiting import (
