@@ -2,6 +2,7 @@
 
 from intermission.agents.app import App
 from intermission.agents.base import AgentContext, BaseAgent, CallbackContext
+from intermission.agents.compaction import EventsCompactionConfig
 from intermission.agents.control import exit_loop, transfer_to_agent
 from intermission.agents.effects import Call, CallModel, CallTools, Emit, Ended, Fork, RunAgent, SaveState
 from intermission.agents.llm import LlmAgent
@@ -17,6 +18,7 @@ __all__ = [
     "CallbackContext",
     "Emit",
     "Ended",
+    "EventsCompactionConfig",
     "Fork",
     "LlmAgent",
     "LoopAgent",

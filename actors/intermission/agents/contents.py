@@ -9,10 +9,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+from intermission.agents.compaction import compacted
 from intermission.content import Content, FunctionCall, FunctionResponse, Part, plain_copy
 from intermission.events import Event, is_within
 
-__all__ = ["CallOutcome", "conversation", "outcome_response"]
+__all__ = ["CallOutcome", "conversation", "narrate", "outcome_response"]
 
 CallOutcome: TypeAlias = str | Mapping[str, Any]
 """What the log knows of a call that no event answers: its response, or what became of it in a word."""
@@ -50,7 +51,7 @@ def conversation(
     another agent did is told as text of the user's. A response stands behind its call, however late it came;
     of several to one call the last counts. If the newest event answers an earlier call, what was said between
     the two is left out: the model goes on where it called. A call without a response is answered with what is
-    known of it.
+    known of it. Summaries stand in the place of what they stand for.
 
     Args:
         events: The session's events, oldest first.
@@ -66,6 +67,8 @@ def conversation(
     for event in told:
         content = event.content
         if content is None or event.partial:
+            if event.actions.compaction is not None and not current_turn:
+                return conversation(compacted(events), agent, branch, outcomes=outcomes)
             continue
         if branch is not None and event.branch is not None and not is_within(branch, event.branch):
             continue
@@ -133,7 +136,7 @@ class _Talk:
                     turn.answers[response.id] = response
                     answered = turn
                 elif response.id in self._told:
-                    spoken.append(Part(text=f"{_narrate(self._told[response.id], part)}\n"))
+                    spoken.append(Part(text=f"{narrate(self._told[response.id], part)}\n"))
             elif call is not None:
                 if not call.id:
                     call = FunctionCall(f"{event.id}-{index}", call.name, call.args)
@@ -163,7 +166,7 @@ class _Talk:
                 self._told[part.function_call.id] = author
             if part.inline_data is not None:
                 told.append(part)
-            elif text := _narrate(author, part):
+            elif text := narrate(author, part):
                 told.append(Part(text=f"\n{text}"))
         if len(told) > 1:
             self.said.append(Content("user", tuple(told)))
@@ -199,7 +202,8 @@ def _since_newest_message(events: Sequence[Event], agent: str, branch: str | Non
     return events
 
 
-def _narrate(author: str, part: Part) -> str:
+def narrate(author: str, part: Part) -> str:
+    """Return what a part says, as a sentence about its author; `""` for what is neither text nor a call."""
     if part.function_call is not None:
         return f"{author} called {part.function_call.name} with {_json(part.function_call.args)}"
     if part.function_response is not None:

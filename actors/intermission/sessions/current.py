@@ -105,7 +105,11 @@ class CurrentRun:
         over = verdict is not None and verdict.status not in {RunStatus.PAUSED, RunStatus.INTERRUPTED}
         calls = {} if over else dict(self.pauses.calls)
         before, self.indexed = self.indexed, calls
-        put = [pending_entry(key, call) for name, call in calls.items() if name not in before]
+        put = [
+            pending_entry(key, call, place)
+            for place, (name, call) in enumerate(calls.items())
+            if name not in before
+        ]
         drop = [pending_entry(key, call) for name, call in before.items() if name not in calls]
         return put, drop
 

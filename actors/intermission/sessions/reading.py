@@ -56,9 +56,9 @@ def pending_calls(log: EventLog, key: SessionKey) -> list[PendingCall]:
     Raises:
         StorageError: The log cannot be read.
     """
-    entries = log.index(PENDING, (key.app, key.user_id, key.session_id))
-    calls = [PendingCall.from_dict(entry.value) for entry in entries]
-    return sorted(calls, key=lambda call: call.since)
+    found = [entry.value for entry in log.index(PENDING, (key.app, key.user_id, key.session_id))]
+    found.sort(key=lambda value: (value["since"], value["place"]))  # those of one turn have one time
+    return [PendingCall.from_dict(value) for value in found]
 
 
 def events_of_run(log: EventLog, stream: str, invocation_id: str) -> list[Event]:

@@ -9,6 +9,7 @@ from functools import partial
 
 import pykka
 
+from intermission.agents.compaction import EventsCompactionConfig, is_due
 from intermission.agents.progress import Progress
 from intermission.agents.routing import route
 from intermission.agents.tree import names_below
@@ -232,6 +233,7 @@ class RunOpener(Actor):
             resumable=self._host.app.resumability_config.is_resumable,
             pauses=self._pauses,
             progress=None if plan is None else Progress(view.events, plan.invocation_id, names_below(root)),
+            compaction=self._compaction(current.run, view),
         )
         if current.run.verdict is not None:
             self._end(current, current.run.verdict)  # it was cancelled in the set-up: no agent starts
@@ -245,6 +247,13 @@ class RunOpener(Actor):
         current.agent = self.system.start(AgentActor, environment, agent)
         self.watch(current.agent)
         current.agent.tell(Begin())
+
+    def _compaction(self, run: Lifecycle, view: SessionView) -> EventsCompactionConfig | None:
+        """Return how older events are to be summed up when a run is done; `None` if that is not due."""
+        config = self._host.app.events_compaction_config
+        if config is None or not is_due(view.events, config.interval, run.invocation_id or ""):
+            return None
+        return config
 
     def _state_of(self, view: SessionView) -> Callable[[], Scopes]:
         key, shared = self._key, self._host.shared
