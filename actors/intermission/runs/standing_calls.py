@@ -90,7 +90,7 @@ def _journal(standing: Standing, index: int, call: FunctionCall, outcome: Any, t
             standing.ask.add(index)
         elif policy == OnResume.FAIL:
             standing.made[index] = _unknown(call)
-    elif outcome is not None and outcome not in {"not_started", "asked"}:
+    elif outcome is not None and outcome not in ("not_started", "asked"):  # may be a dict
         standing.made[index] = FunctionResponse(call.id, call.name, outcome_response(outcome))
 
 
