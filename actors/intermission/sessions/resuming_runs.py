@@ -19,7 +19,7 @@ from intermission.sessions.administration import Administration
 from intermission.sessions.records import OPEN_RUNS
 from intermission.sessions.settings import check_config, check_count, check_delta
 
-__all__ = ["RecoveryReport", "Resuming"]
+__all__ = ["Recovered", "RecoveryReport", "Resuming"]
 
 _NO_MESSAGE = Content("user", ())
 
