@@ -13,7 +13,6 @@ from typing import Any, Self
 from intermission.agents.app import App
 from intermission.config import RunConfig
 from intermission.content import Content
-from intermission.errors import NotResumableError
 from intermission.kernel.clock import Clock, SystemClock
 from intermission.kernel.dispatcher import Dispatcher, blocking_here, seat_here
 from intermission.kernel.loops import Startup, ToolLoops
@@ -27,19 +26,19 @@ from intermission.kernel.workers import Workers
 from intermission.keys import SessionKey
 from intermission.messages import PoisonPill, StartRun, Stop
 from intermission.runs.lifecycle import Lifecycle
-from intermission.runs.plan import Answers, Resumption, answers_in, as_answers
+from intermission.runs.plan import Resumption, answers_in
 from intermission.runs.plugin_closing import PluginClosing
 from intermission.runs.result import CancelSource
 from intermission.runs.run import Run
 from intermission.runs.services import Services
 from intermission.sessions.actor import SessionActor
-from intermission.sessions.administration import Administration
 from intermission.sessions.directory import Directory
 from intermission.sessions.early import EarlyMessages
 from intermission.sessions.handle import Session
 from intermission.sessions.host import Host
 from intermission.sessions.notices import Notices
 from intermission.sessions.reading import events_after
+from intermission.sessions.resuming_runs import Resuming
 from intermission.sessions.settings import (
     check_config,
     check_count,
@@ -56,7 +55,7 @@ __all__ = ["Runner"]
 _PATIENCE = 1.0  # seconds that hooks and plugins have at least, when runs have taken all of the grace
 
 
-class Runner(Administration):
+class Runner(Resuming):
     """Runs an app's agent on sessions that live in an event log. A context manager.
 
     Leaving the block closes it; a Ctrl-C meanwhile ends the grace, not the close.
@@ -197,53 +196,7 @@ class Runner(Administration):
         if answers or invocation_id is not None:
             self._check_resumable()
             resumption = Resumption(invocation_id, answers)
-        return Run(self._lifecycle(key, content, config, state_delta, resumption))
-
-    def resume(
-        self,
-        *,
-        user_id: str,
-        session_id: str,
-        answers: Answers | None = None,
-        invocation_id: str | None = None,
-        config: RunConfig | None = None,
-        state_delta: Mapping[str, Any] | None = None,
-    ) -> Run:
-        """Return a cold run that goes on with an invocation which is paused, or was interrupted.
-
-        The answers tell which one; without them, the invocation id does. One that was cancelled, has failed
-        or has expired is gone on with, too, for that is what its id asks for. Where there is nothing to do,
-        for the answers were given before or the invocation waits for others or is over, the run ends at
-        once, `paused` or `completed`, and stores nothing. What cannot be done is an error of the run's start,
-        and nothing is stored: `UnknownCallError`, `MissingCallIdError`, `InvalidAnswerError`,
-        `AmbiguousResumeError`, `NothingToResumeError`, `AgentTreeChangedError`, `SessionNotFoundError`.
-
-        Args:
-            user_id: The session's user.
-            session_id: The session.
-            answers: `Answer`s, or a mapping of pending ids to plain values; each is used once.
-            invocation_id: The invocation.
-            config: The run's settings; the runner's by default.
-            state_delta: Changes of the session's state that come with the answers; `None` removes a key.
-
-        Raises:
-            NotResumableError: The app is not resumable.
-            TypeError: A key is no `str`, an answer is no `Answer`, or `config` is no `RunConfig`.
-            ValueError: A key is empty, or there are neither answers nor an invocation id.
-            EncodingError: An answer holds other than plain values.
-        """
-        self._check_resumable()
-        check_config(config)
-        check_delta(state_delta)
-        resumption = Resumption(invocation_id, as_answers(answers))
-        if invocation_id is None and not resumption.answers:
-            raise ValueError("give answers, or the invocation_id to go on with")
-        key = SessionKey(self._app.name, user_id, session_id)
-        return Run(self._lifecycle(key, Content("user", ()), config, state_delta, resumption))
-
-    def _check_resumable(self) -> None:
-        if not self._app.resumability_config.is_resumable:
-            raise NotResumableError(self._app.name)
+        return self._cold(key, content, config, state_delta, resumption)
 
     def session(self, *, user_id: str, session_id: str) -> Session:
         """Return a handle on a session, whether it exists or not; its keys are checked as by `run`."""
@@ -347,14 +300,14 @@ class Runner(Administration):
             app, self._log, self._services, self._directory, topics, shared, self._notices, auto_create
         )
 
-    def _lifecycle(
+    def _cold(
         self,
         key: SessionKey,
         content: Content,
         config: RunConfig | None,
         state_delta: Mapping[str, Any] | None,
         resumption: Resumption | None,
-    ) -> Lifecycle:
+    ) -> Run:
         log, stream = self._log, key.stream
 
         def read_back(after: int, limit: int) -> Any:
@@ -372,7 +325,7 @@ class Runner(Administration):
             resumption=resumption,
         )
         seen = weakref.ref(lifecycle)
-        return lifecycle
+        return Run(lifecycle)
 
     def _start_run(self, user_id: str, session_id: str, message: StartRun) -> Run:
         run = self.run(user_id=user_id, session_id=session_id, message=message.message, config=message.config)
