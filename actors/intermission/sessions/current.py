@@ -61,6 +61,7 @@ class CurrentRun:
         pauses: Which of its calls wait for an answer, if the app's runs pause.
         opened_later: Whether its user event comes after its beginning, for plugins are to see it before.
         indexed: The calls of which the log's index knows, or will, that they wait.
+        read: Whether the session was read for it.
         waited_since: Since when another process keeps its beginning from the log; `None` if none does.
     """
 
@@ -80,6 +81,7 @@ class CurrentRun:
     agent_name: str | None = None
     pauses: Pauses | None = None
     waited_since: float | None = None
+    read: bool = False
     opened_later: bool = False
     indexed: dict[str, PendingCall] = field(default_factory=dict[str, PendingCall])
 

@@ -33,7 +33,7 @@ from intermission.sessions.batch import Batch
 from intermission.sessions.current import CurrentRun, Phase
 from intermission.sessions.host import Host
 from intermission.sessions.messages import Loaded
-from intermission.sessions.resuming import OPEN, Nothing, plan_of, waiting_for
+from intermission.sessions.resuming import OPEN, Nothing, Planned, plan_of, waiting_for
 from intermission.sessions.view import SessionView
 from intermission.sessions.writer import SessionWriter
 from intermission.state import Scopes
@@ -113,9 +113,15 @@ class RunOpener(Actor):
         try:
             if not view.position:
                 raise SessionNotFoundError(self._key.app, self._key.user_id, self._key.session_id)
-            planned = plan_of(view, app, run.resumption, run.message)
+            planned: Planned | IntermissionError = plan_of(view, app, run.resumption, run.message)
         except IntermissionError as error:
-            self._leave_unwritten(current, run.decide(Verdict(RunStatus.FAILED, error=error)))
+            planned = error
+        if isinstance(planned, Nothing | IntermissionError) and not current.read:
+            # What begins nothing meets no log that could refuse it: others may have gone on meanwhile.
+            self._load(current)
+            return False
+        if isinstance(planned, IntermissionError):
+            self._leave_unwritten(current, run.decide(Verdict(RunStatus.FAILED, error=planned)))
             return False
         if isinstance(planned, Nothing):
             run.invocation_id = planned.invocation_id
@@ -161,6 +167,7 @@ class RunOpener(Actor):
         if self._current is not current or current.phase is not Phase.LOADING:
             return  # it was read for a run that has been cancelled meanwhile
         self._view = message.view
+        current.read = True
         if message.error is not None:
             self._fail(current, exception_of(message.error))
         else:
