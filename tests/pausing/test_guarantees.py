@@ -21,6 +21,7 @@ from intermission import (
     IntermissionError,
     InvalidAnswerError,
     LlmAgent,
+    LlmCallsLimitExceededError,
     LongRunningFunctionTool,
     LoopAgent,
     MissingCallIdError,
@@ -30,6 +31,7 @@ from intermission import (
     Part,
     PendingCall,
     ResumabilityConfig,
+    RunConfig,
     Runner,
     RunResult,
     SequentialAgent,
@@ -553,3 +555,13 @@ def test_in_an_app_that_is_not_resumable_the_next_message_gives_leave() -> None:
         assert runner.run(**KEY, message=Content("user", (yes,))).answer() == "Paid."
         assert runner.pending(**KEY) == []
     assert shop.paid == [(3, None)]
+
+
+def test_the_model_calls_of_a_run_are_counted_over_its_pauses() -> None:
+    shop = Shop(PAY)
+    with shop.runner() as runner:
+        _, (call,) = paused(runner)
+        run = runner.resume(**KEY, answers=[call.approve()], config=RunConfig(max_llm_calls=1))
+        with pytest.raises(LlmCallsLimitExceededError):
+            run.answer()
+    assert len(shop.model.requests) == 1
