@@ -167,7 +167,7 @@ class Phase(NamedTuple):
 
 WORDS = {"type": "reply", "text": LONG * 100}
 STALL = {"type": "stream_fault", "kind": "stall", "after_chunks": 4, "stall_seconds": HELD}
-# All that it sees of its clients: of who waits for an answer in one piece it does not see that they have gone.
+# All in which it sees a client go. While it holds an answer in one piece back it does not look.
 PHASES = {
     "headers": Phase(({"type": "delay", "seconds": 1.0},), 0, range(1)),
     "first token": Phase(({"type": "slow_first_token", "seconds": HELD},), 0, range(1)),
