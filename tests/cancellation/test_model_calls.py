@@ -1,4 +1,4 @@
-"""Runs whose model is a client of a service: in each phase of a call a cancel frees one and tells the other."""
+"""Runs whose model is a client: a cancel in any phase of a call frees who waits, and the service sees it."""
 
 import socket
 import threading
