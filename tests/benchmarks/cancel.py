@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -156,19 +157,7 @@ class Bench:
         """Show what a cancel takes while every worker is blocked, of a run in its call and of one in line."""
         blocked, in_line = Times(), Times()
         for number in range(-(-self._rounds // WORKERS)):
-            gate = Gate()
-            with ExitStack() as stack:
-                log = stack.enter_context(LmdbEventLog(self._directory / f"log-{number}"))
-                app = app_with(ScriptedModel(default=calls(("stuck", {}))), _stuck(gate))
-                runner = stack.enter_context(Runner(app, log=log, workers=WORKERS))
-                stack.callback(gate.open)
-                runs = [_begun(runner, each) for each in range(WORKERS)]
-                gate.arrived(WORKERS, PATIENCE)
-                runs += [_begun(runner, WORKERS + each) for each in range(WORKERS)]
-                workers = runner._services.workers  # pyright: ignore[reportPrivateUsage]  # to see the line
-                until(lambda workers=workers: workers.waiting == WORKERS)
-                for place, run in enumerate(runs):
-                    (blocked if place < WORKERS else in_line).cancel(run, terminates=False)
+            _saturated(self._directory / f"log-{number}", blocked, in_line)
         names = {"in a call that blocks": blocked, "in line for a worker": in_line}
         rows = [
             [name, f"{len(of.stored)}", *_figures(of.returned), *_figures(of.stored)]
@@ -194,7 +183,7 @@ class Bench:
                 gate.arrived(HOOKS, PATIENCE)
                 began = time.monotonic()
                 other.cancel()
-                until(lambda told=told: bool(told))
+                until(partial(bool, told))
                 told_after.append(told[0] - began)
                 gate.open()
         figures = [*_figures(times.returned), *_figures(times.stored), *_figures(told_after)]
@@ -303,6 +292,22 @@ class Either:
             yield from self._model.generate(request)
         else:
             yield ModelResponse(content=Content.model("ok"))
+
+
+def _saturated(path: Path, blocked: Times, in_line: Times) -> None:
+    gate = Gate()
+    with ExitStack() as stack:
+        log = stack.enter_context(LmdbEventLog(path))
+        app = app_with(ScriptedModel(default=calls(("stuck", {}))), _stuck(gate))
+        runner = stack.enter_context(Runner(app, log=log, workers=WORKERS))
+        stack.callback(gate.open)
+        runs = [_begun(runner, number) for number in range(WORKERS)]
+        gate.arrived(WORKERS, PATIENCE)
+        runs += [_begun(runner, WORKERS + number) for number in range(WORKERS)]
+        workers = runner._services.workers  # pyright: ignore[reportPrivateUsage]  # to see the line
+        until(lambda: workers.waiting == WORKERS)
+        for place, run in enumerate(runs):
+            (blocked if place < WORKERS else in_line).cancel(run, terminates=False)
 
 
 def _stuck(gate: Gate) -> Callable[[], None]:

@@ -64,10 +64,10 @@ def test_a_storm_of_cancelled_streams_is_over_soon_and_the_service_sees_each_and
                 answered[number] += 1
 
         others = [threading.Thread(target=goes_on, args=[number]) for number in range(OTHERS)]
-        stack.callback(lambda: [thread.join(PATIENCE) for thread in others])
-        stack.callback(over.set)
         for thread in others:
+            stack.callback(thread.join, PATIENCE)
             thread.start()
+        stack.callback(over.set)
         before, began = sum(answered), time.monotonic()
         for run in runs:
             assert run.cancel("a storm").accepted
