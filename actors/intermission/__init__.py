@@ -30,6 +30,7 @@ from intermission.agents import (
     BaseAgent,
     CallbackContext,
     LlmAgent,
+    ResumabilityConfig,
     exit_loop,
     transfer_to_agent,
 )
@@ -129,6 +130,7 @@ __all__ = [
     "ReentrantRunError",
     "ResidualOutcome",
     "ResidualWork",
+    "ResumabilityConfig",
     "Run",
     "RunConfig",
     "RunEnded",

@@ -1,6 +1,6 @@
 """Agents: generators of effects. No thread and no I/O in them."""
 
-from intermission.agents.app import App
+from intermission.agents.app import App, ResumabilityConfig
 from intermission.agents.base import AgentContext, BaseAgent, CallbackContext
 from intermission.agents.control import exit_loop, transfer_to_agent
 from intermission.agents.effects import Call, CallModel, CallTools, Emit, Fork, RunAgent
@@ -17,6 +17,7 @@ __all__ = [
     "Emit",
     "Fork",
     "LlmAgent",
+    "ResumabilityConfig",
     "RunAgent",
     "exit_loop",
     "transfer_to_agent",

@@ -1,11 +1,35 @@
 """`App`: the root agent under the name that its sessions are kept by."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from intermission.agents.base import BaseAgent, check_name
 from intermission.agents.plugins import AnyPlugin, Plugins
 
-__all__ = ["App"]
+__all__ = ["App", "ResumabilityConfig"]
+
+
+@dataclass(frozen=True, slots=True)
+class ResumabilityConfig:
+    """Whether runs of an app can be gone on with.
+
+    Attributes:
+        is_resumable: Runs that end before their time are kept to be gone on with: `Runner.close` releases
+            those under way, and does not cancel them.
+        plain_text_continuation_auto_resume: A plain message goes on with the run that waits in its session.
+
+    Raises:
+        ValueError: Both are set: a message could then mean either a new run or the one that waits.
+    """
+
+    is_resumable: bool = False
+    plain_text_continuation_auto_resume: bool = False
+
+    def __post_init__(self) -> None:
+        if self.is_resumable and self.plain_text_continuation_auto_resume:
+            raise ValueError(
+                "is_resumable and plain_text_continuation_auto_resume are both set; they exclude each other"
+            )
 
 
 class App:
@@ -15,17 +39,26 @@ class App:
         name: The app's name, part of every session's key: an identifier; not `"user"`.
         root_agent: The agent that gets the messages.
         plugins: What looks at every run, in this order; see `intermission.Plugin`.
+        resumability_config: Whether its runs can be gone on with; by default they cannot.
 
     Raises:
         ValueError: The name cannot be used, or two plugins share one.
         TypeError: A plugin has no name, or something in the place of a hook.
     """
 
-    def __init__(self, name: str, root_agent: BaseAgent, *, plugins: Sequence[AnyPlugin] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        root_agent: BaseAgent,
+        *,
+        plugins: Sequence[AnyPlugin] = (),
+        resumability_config: ResumabilityConfig | None = None,
+    ) -> None:
         check_name("app name", name)
         self.name = name
         self.root_agent = root_agent
         self.plugins = Plugins(plugins)
+        self.resumability_config = resumability_config or ResumabilityConfig()
 
     def __repr__(self) -> str:
         return f"App({self.name!r}, {self.root_agent!r})"
