@@ -1,10 +1,11 @@
 """Agents: generators of effects. No thread and no I/O in them."""
 
-from intermission.agents.app import App, ResumabilityConfig
+from intermission.agents.app import App
 from intermission.agents.base import AgentContext, BaseAgent, CallbackContext
 from intermission.agents.control import exit_loop, transfer_to_agent
-from intermission.agents.effects import Call, CallModel, CallTools, Emit, Fork, RunAgent
+from intermission.agents.effects import Call, CallModel, CallTools, Emit, Ended, Fork, RunAgent, SaveState
 from intermission.agents.llm import LlmAgent
+from intermission.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 
 __all__ = [
     "AgentContext",
@@ -15,10 +16,14 @@ __all__ = [
     "CallTools",
     "CallbackContext",
     "Emit",
+    "Ended",
     "Fork",
     "LlmAgent",
-    "ResumabilityConfig",
+    "LoopAgent",
+    "ParallelAgent",
     "RunAgent",
+    "SaveState",
+    "SequentialAgent",
     "exit_loop",
     "transfer_to_agent",
 ]

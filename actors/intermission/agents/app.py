@@ -1,35 +1,12 @@
 """`App`: the root agent under the name that its sessions are kept by."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from intermission.agents.base import BaseAgent, check_name
 from intermission.agents.plugins import AnyPlugin, Plugins
+from intermission.config import ResumabilityConfig
 
-__all__ = ["App", "ResumabilityConfig"]
-
-
-@dataclass(frozen=True, slots=True)
-class ResumabilityConfig:
-    """Whether runs of an app can be gone on with.
-
-    Attributes:
-        is_resumable: Runs that end before their time are kept to be gone on with: `Runner.close` releases
-            those under way, and does not cancel them.
-        plain_text_continuation_auto_resume: A plain message goes on with the run that waits in its session.
-
-    Raises:
-        ValueError: Both are set: a message could then mean either a new run or the one that waits.
-    """
-
-    is_resumable: bool = False
-    plain_text_continuation_auto_resume: bool = False
-
-    def __post_init__(self) -> None:
-        if self.is_resumable and self.plain_text_continuation_auto_resume:
-            raise ValueError(
-                "is_resumable and plain_text_continuation_auto_resume are both set; they exclude each other"
-            )
+__all__ = ["App"]
 
 
 class App:
