@@ -53,6 +53,7 @@ from intermission.errors import (
     SessionExistsError,
     SessionNotFoundError,
     ToolFailedError,
+    UnrequestedCancelError,
 )
 from intermission.events import Event, EventActions, Usage
 from intermission.kernel.actor import Actor
@@ -156,6 +157,7 @@ __all__ = [
     "ToolContext",
     "ToolExecution",
     "ToolFailedError",
+    "UnrequestedCancelError",
     "Usage",
     "__version__",
     "exit_loop",

@@ -15,7 +15,8 @@
     ├── SessionClosedError           the session or its runner closed before the run began
     ├── SessionExistsError           a session of that key exists already
     ├── SessionNotFoundError         the log holds no such session
-    └── ToolFailedError              an async tool failed, and no hook answered for it
+    ├── ToolFailedError              an async tool failed, and no hook answered for it
+    └── UnrequestedCancelError       code of yours was cancelled, and not by its run
 
 Errors of the event log are `intermission_storage.StorageError` and its kin.
 """
@@ -43,6 +44,7 @@ __all__ = [
     "SessionExistsError",
     "SessionNotFoundError",
     "ToolFailedError",
+    "UnrequestedCancelError",
 ]
 
 
@@ -149,6 +151,8 @@ class ModelErrorKind(StrEnum):
     VALIDATION = "validation"
     CONFIGURATION = "configuration"
     CANCELLED = "cancelled"
+    """Something within the call was cancelled, and not by the run."""
+
     OTHER = "other"
 
 
@@ -270,3 +274,25 @@ class ToolFailedError(IntermissionError):
         )
         self.tool = tool
         self.call_id = call_id
+
+
+class UnrequestedCancelError(IntermissionError):
+    """Code of the user's raised `Cancelled` or `asyncio.CancelledError`, and nobody had cancelled it.
+
+    It came out of a scope, task or future of that code's own, and is the `__cause__`. It fails the run as
+    any other error does, and cancels nothing. What was stored before is kept. Catch it where it arises.
+
+    A tool that does so has failed as a tool, and a model with a `ModelError` of the kind `cancelled`.
+
+    Attributes:
+        what: What raised it, for people.
+    """
+
+    def __init__(self, what: str, error: BaseException) -> None:
+        said = f": {error}" if str(error) else ""
+        super().__init__(
+            f"{what} was cancelled, and not by its run ({type(error).__name__}{said}). It is taken for an "
+            "error: nothing is cancelled, and what was stored before is kept."
+        )
+        self.what = what
+        self.__cause__ = error

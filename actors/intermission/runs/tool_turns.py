@@ -14,6 +14,7 @@ from intermission.kernel.scope import CancelScope
 from intermission.runs.async_calls import LATER, Later
 from intermission.runs.calls import Blocking, CallGivenUpError, Outcome
 from intermission.runs.line import Line, Store
+from intermission.runs.result import CancelSource
 from intermission.runs.together import Together
 from intermission.runs.tool_calls import Answered, call_tool, failed
 from intermission.runs.tool_hooks import ToolHooks, tool_hooks
@@ -248,7 +249,7 @@ class _Overlapped:
         for call in self._calls:
             give_up = self._strand.environment.run.calls.get(call.id)
             if give_up is not None:
-                give_up("stopped", _SIBLING_FAILED)
+                give_up("stopped", _SIBLING_FAILED, CancelSource.SIBLING_FAILURE)
 
 
 def _begin(strand: Line, calls: Sequence[FunctionCall]) -> Generator[Any, Any, None]:
