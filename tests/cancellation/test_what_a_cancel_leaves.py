@@ -92,7 +92,7 @@ def test_whatever_a_subscriber_was_shown_as_final_is_in_the_log_in_that_order_wh
     assert RunStatus.CANCELLED in statuses
 
 
-@pytest.mark.scenario("A2")
+@pytest.mark.scenario("A2", "A4")
 def test_a_detached_run_whose_client_goes_in_a_tool_ends_and_a_client_that_comes_back_reads_all_of_it(
     gate: Gate,
 ) -> None:
