@@ -1,4 +1,4 @@
-"""A stream that breaks off after something of it was shown: the run fails, and nobody hears anything twice."""
+"""A stream that breaks off after something was shown: the run fails, and nobody hears anything twice."""
 
 import threading
 from contextlib import closing
@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from apps import KEY, app_with, kinds, records
-from intermission import Event, RunConfig, Runner, RunStatus
+from intermission import Event, RunConfig, Runner, RunResult, RunStatus
 from intermission.models import ChatCompletions
 from intermission.testing import Cut, ModelServer, stream, text
 from intermission_storage import MemoryEventLog
@@ -28,6 +28,10 @@ class Reader:
         if not event.partial:
             self.finals.append(event.text)
 
+    def end(self, _: RunResult) -> None:
+        """Nothing more comes."""
+        self.over.set()
+
 
 @pytest.mark.scenario("G1")
 @pytest.mark.parametrize("cut", [Cut.RESET, Cut.CLOSE, Cut.END])
@@ -45,9 +49,7 @@ def test_a_stream_that_breaks_after_three_pieces_fails_its_run_and_the_next_one_
             reader = Reader()
             readers.append(reader)
             run = runner.run(**KEY, message=message)
-            run.subscribe(
-                reader.on_event, reader.errors.append, on_finally=lambda _, one=reader: one.over.set()
-            )
+            run.subscribe(reader.on_event, reader.errors.append, on_finally=reader.end)
             assert reader.over.wait(PATIENCE)
             if reader is readers[0]:
                 assert run.status is RunStatus.FAILED

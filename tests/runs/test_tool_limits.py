@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -15,6 +16,8 @@ from intermission.config import ToolExecution
 from intermission.testing import Gate, ManualClock, ScriptedModel, calls
 from intermission_storage import Kind, MemoryEventLog
 from turns import PATIENCE, answers, responses
+
+AT_ONCE = 5.0  # seconds, on a machine that does many other things
 
 
 @pytest.fixture
