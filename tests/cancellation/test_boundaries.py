@@ -85,7 +85,9 @@ def test_a_model_that_raises_cancelled_of_its_own_fails_the_run(
 ) -> None:
     log = MemoryEventLog()
     with Runner(app_with(GivingUp(cancelled)), log=log, config=RunConfig(streaming=streaming)) as runner:
-        result = runner.run(**KEY, message="hi").result(PATIENCE)
+        with CancelScope() as outer:
+            result = runner.run(**KEY, message="hi").result(PATIENCE)
+            assert not outer.cancelled
         assert_failed(result, log)
         assert isinstance(result.error, ModelError)
         assert (result.error.kind, result.error.retryable) == (ModelErrorKind.CANCELLED, False)

@@ -31,7 +31,7 @@ class Held:
 
     def run(self, policy: str) -> Run:
         """A cold run."""
-        config = RunConfig(streaming=True, on_consumer_lost=policy)  # type: ignore[arg-type]  # a value of it
+        config = RunConfig(streaming=True, on_consumer_lost=policy)
         return self.runner.run(**KEY, message="hi", config=config)
 
     def assert_lost(self, run: Run, policy: str) -> None:
@@ -329,7 +329,7 @@ def test_a_limit_of_asyncio_inside_an_async_tool_is_the_tools_own_affair(caught:
 def test_a_limit_of_asyncio_around_a_run_in_an_async_tool_loses_that_run_alone(policy: str) -> None:
     inner_gate, runs = Gate(), list[Run]()
     inner = Runner(app_with(ScriptedModel(text(inner_gate, "late"))), log=MemoryEventLog())
-    config = RunConfig(on_consumer_lost=policy)  # type: ignore[arg-type]  # a value of it
+    config = RunConfig(on_consumer_lost=policy)
 
     async def ask() -> str:
         run = inner.run(user_id="u", session_id="inner", message="hi", config=config)
