@@ -4,7 +4,7 @@ import asyncio
 import gc
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -243,7 +243,7 @@ WAYS = [is_cancelled, is_timed_out, is_waited_for_too_briefly]
 
 
 @asynccontextmanager
-async def heartbeat() -> AsyncIterator[None]:
+async def heartbeat() -> AsyncGenerator[None]:
     """Assert that no step of the loop takes long meanwhile."""
     steps, over = list[float](), asyncio.Event()
 

@@ -108,8 +108,8 @@ def test_the_siblings_of_a_call_that_fails_the_run_are_told_sibling_failure(mode
         await fails.wait()
         raise ValueError("no")
 
-    names = ("fail", "on_loop", "awaits", "in_thread")
-    model = ScriptedModel(calls(*((name, {}) for name in names)), "again")
+    turn = calls(("fail", {}), ("on_loop", {}), ("awaits", {}), ("in_thread", {}))
+    model = ScriptedModel(turn, "again")
     tools = (fail, told.on_loop, told.awaits, told.in_thread)
     with Runner(app_with(model, *tools), log=MemoryEventLog()) as runner:
         run = runner.run(**KEY, message="hi", config=RunConfig(tool_execution=mode))

@@ -90,7 +90,7 @@ def left_by_a_cancel(make: Callable[[Told], Tool | Callable[..., Any]]) -> list[
         ((reason, told_at),) = told.cancels
         assert reason == "enough"
         assert told_at - cancelled_at < AT_ONCE
-        left = [
+        left: list[tuple[object, ...]] = [
             (one.kind, one.data.get("author"), one.data.get("status"), one.data.get("source"))
             for one in records(log)
         ]

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 
 __all__ = ["busy"]
@@ -17,7 +17,7 @@ while os.getppid() == int(sys.argv[1]):
 
 
 @contextmanager
-def busy(cores: int | None = None) -> Iterator[None]:
+def busy(cores: int | None = None) -> Generator[None]:
     """Keep so many cores, by default all that this process may use, busy with a child process each."""
     count = len(os.sched_getaffinity(0)) if cores is None else cores
     with ExitStack() as stack:

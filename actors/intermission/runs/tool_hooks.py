@@ -135,7 +135,7 @@ def tool_steps(
         except (Exception, *CANCEL_ERRORS) as error:  # noqa: BLE001 - the hooks have it, or `told`
             told_of = error
             if not isinstance(error, Exception):
-                told_of = UnrequestedCancelError(f"tool {tool.name!r}", error)
+                told_of = UnrequestedCancelError(f"tool {tool.declaration.name!r}", error)
             result = yield from _first(hooks.failed, tool, args, context, told_of)
             if result is None:
                 return told(error, step.awaited)
