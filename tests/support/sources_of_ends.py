@@ -103,8 +103,9 @@ class Race:
         self._there.open()
         self.tool_fails = AsyncGate()
         crowded, calling = "overload" in causes, "tool_failure" in causes
-        if crowded and calling:  # the strand whose call was given up stands in line, and takes no more steps
-            self._after = min(self._after, 1)
+        if calling and self._after:  # two events are shown before the tool fails
+            # In a crowd, the strand whose call was given up stands in line, and takes no more steps.
+            self._after = 1 if crowded else self._after + 2
         first = self._calls_tools() if calling else _Calling("one", self._wait_or_fail)
         agent = _Forking(first, _Calling("two", self._wait))
         self.runner = Runner(
