@@ -71,6 +71,7 @@ from intermission.errors import (
     SessionNotFoundError,
     ToolFailedError,
     UnknownCallError,
+    UnrequestedCancelError,
 )
 from intermission.events import Event, EventActions, Usage
 from intermission.kernel.actor import Actor
@@ -196,6 +197,7 @@ __all__ = [
     "ToolExecution",
     "ToolFailedError",
     "UnknownCallError",
+    "UnrequestedCancelError",
     "Usage",
     "__version__",
     "exit_loop",

@@ -75,8 +75,8 @@ class Lifecycle:
         self.invocation_id: str | None = None
         self.scope: CancelScope | None = None  # made at the start
         self.work = Work()
-        # How to give up each open tool call, by its id.
-        self.calls: dict[str, Callable[[str, str], bool]] = {}
+        # How to give up each open tool call, by its id; see `OpenCall.give_up`.
+        self.calls: dict[str, Callable[[str, str, CancelSource | None], bool]] = {}
         self.stream = Stream(read_back)
         self.through: Callable[[Event], None] | None = None  # plugins, who see what is shown before it is
         self.requested: float | None = None  # when the cancel came, also one that was too late

@@ -302,7 +302,7 @@ class Run:
             Whether the call was under way.
         """
         give_up = self._lifecycle.calls.get(call_id)
-        return give_up is not None and give_up("stopped", reason or "it was cancelled")
+        return give_up is not None and give_up("stopped", reason or "it was cancelled", CancelSource.CALLER)
 
     def stop(self, reason: str = "") -> None:
         """End the run after the step in hand: `stopped`, every call answered, with a final event."""

@@ -5,11 +5,12 @@ import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
-from intermission.errors import SessionClosedError
+from intermission.errors import SessionClosedError, UnrequestedCancelError
 from intermission.events import Event
 from intermission.kernel.actor import ActorCrashError
 from intermission.kernel.cancel_hooks import default_host
 from intermission.kernel.workers import Budget, Workers
+from intermission.runs.async_calls import CANCEL_ERRORS
 from intermission.runs.consumers import Consumers
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.result import RunResult, RunStatus
@@ -132,7 +133,7 @@ class Subscription:
             self._on_event(event)
         except BaseException as error:
             logger.exception("a subscriber raised", extra=self._extra())
-            self._error = error if isinstance(error, Exception) else ActorCrashError.of("a subscriber", error)
+            self._error = _failure(error)
             if not self._viewer:
                 self._run.fail(self._error)
 
@@ -165,3 +166,12 @@ class Subscription:
 
     def _extra(self) -> dict[str, str | None]:
         return {"session": self._run.key.session_id, "invocation": self._run.invocation_id}
+
+
+def _failure(error: BaseException) -> Exception:
+    """Return what a run fails with whose subscriber has raised this."""
+    if isinstance(error, Exception):
+        return error
+    if isinstance(error, CANCEL_ERRORS):
+        return UnrequestedCancelError("a subscriber", error)
+    return ActorCrashError.of("a subscriber", error)
