@@ -15,7 +15,7 @@ from intermission.kernel.dispatcher import blocking_here
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.waits import ReentrantRunError
 from intermission.kernel.workers import Budget
-from intermission.runs.current import current, waiter
+from intermission.runs.current import current, place_of, waiter
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.services import Services
 
@@ -109,7 +109,7 @@ def waiting(run: Lifecycle) -> Generator[None]:
         with blocking_here():
             yield
     else:
-        with run.services.waits.waiting(outer.key, run.key), blocking_here():
+        with run.services.waits.waiting(place_of(outer, run.services), run.key), blocking_here():
             yield
 
 
