@@ -33,7 +33,7 @@ from intermission.agents import (
     exit_loop,
     transfer_to_agent,
 )
-from intermission.config import OnConsumerLost, OnToolFailure, RunConfig, ToolExecution
+from intermission.config import OnConsumerLost, OnToolFailure, Residual, RunConfig, ToolExecution
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import (
     AgentDepthError,
@@ -57,7 +57,7 @@ from intermission.errors import (
 from intermission.events import Event, EventActions, Usage
 from intermission.kernel.actor import Actor
 from intermission.kernel.ref import ActorDeadError, ActorRef, AskTimeoutError
-from intermission.kernel.scope import Cancelled, CancelScope
+from intermission.kernel.scope import Cancelled, CancelScope, Force
 from intermission.kernel.supervision import Supervision, Terminated
 from intermission.kernel.system import ActorSystem
 from intermission.kernel.waits import ReentrantRunError
@@ -74,6 +74,7 @@ from intermission.runs.receipt import (
 )
 from intermission.runs.result import CancelSource, RunResult, RunStatus
 from intermission.runs.run import Run
+from intermission.runs.work import Escalation
 from intermission.sessions.catalog import SessionEntry, SessionInfo, Sessions
 from intermission.sessions.handle import Session
 from intermission.sessions.run_records import RunRecord
@@ -107,9 +108,11 @@ __all__ = [
     "CancelSource",
     "Cancelled",
     "Content",
+    "Escalation",
     "Event",
     "EventActions",
     "EventStored",
+    "Force",
     "FunctionCall",
     "FunctionResponse",
     "FunctionTool",
@@ -127,6 +130,7 @@ __all__ = [
     "Plugin",
     "PoisonPill",
     "ReentrantRunError",
+    "Residual",
     "ResidualOutcome",
     "ResidualWork",
     "Run",

@@ -5,13 +5,24 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
+from enum import StrEnum
 from functools import partial
 from typing import Any, TypeAlias
 
 from intermission.kernel.timer import Timer, default_timer
 from intermission.kernel.workers import Budget, Workers
 
-__all__ = ["CancelHandle", "Cancelled", "ScopeHost", "Track", "default_host", "timer_of"]
+__all__ = [
+    "CancelHandle",
+    "Cancelled",
+    "Escalate",
+    "Force",
+    "ScopeHost",
+    "Track",
+    "default_host",
+    "hook_name",
+    "timer_of",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +31,21 @@ _REMOVED = object()
 
 Track: TypeAlias = Callable[[Callable[[], object]], tuple[Callable[[], object], Callable[[], object]]]
 """Given a hook that is about to run, returns what is called now, and what is called when it has ended."""
+
+
+class Force(StrEnum):
+    """A step of force: what is done to work that does not end by being asked."""
+
+    HOOK_REJECTED = "hook_rejected"
+    """A user's hook on a cancel was not run: too many are stuck."""
+    TERMINATED = "terminated"
+    """A child process and its group were sent SIGTERM."""
+    KILLED = "killed"
+    """A child process and its group were sent SIGKILL."""
+
+
+Escalate: TypeAlias = Callable[[Force, str], None]
+"""Called with each step of force and what it was done to, on the thread that does it; quick."""
 
 
 class Cancelled(BaseException):
@@ -48,14 +74,18 @@ class ScopeHost:
             follow it, too.
         workers: Run the users' hooks, on `Budget.ABORT`.
         track: Given a user's hook that is about to run, returns what is called now, and when it has ended.
+        escalate: Is told of each step of force.
     """
 
-    __slots__ = ("timer", "track", "workers")
+    __slots__ = ("escalate", "timer", "track", "workers")
 
-    def __init__(self, timer: Timer, workers: Workers, track: Track | None = None) -> None:
+    def __init__(
+        self, timer: Timer, workers: Workers, track: Track | None = None, escalate: Escalate | None = None
+    ) -> None:
         self.timer = timer
         self.workers = workers
         self.track = track
+        self.escalate = escalate
 
 
 class CancelHandle:
@@ -135,12 +165,19 @@ class CancelHandle:
 
     def _reject(self) -> None:
         logger.error("a hook on a cancelled scope was not run: too many are stuck, or the runtime is closed")
+        if self._host is not None and self._host.escalate is not None:
+            self._host.escalate(Force.HOOK_REJECTED, hook_name(self._hook))
         self._tell_over()
 
     def _report(self, text: str, error: BaseException) -> None:
         # Logging takes locks, and this may be a signal handler.
         with suppress(RuntimeError):
             timer_of(self._host).call_soon(partial(logger.error, text, exc_info=error))
+
+
+def hook_name(hook: Callable[[], object]) -> str:
+    """Return what a hook is called, for people."""
+    return getattr(hook, "__name__", type(hook).__name__)
 
 
 def timer_of(host: ScopeHost | None) -> Timer:

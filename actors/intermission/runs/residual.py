@@ -58,6 +58,7 @@ def report_of(run: Lifecycle) -> CancelReport | None:
         terminated=terminated,
         race_winner=None if run.result is None else run.result.status,
         still_running=_still_running(run),
+        escalations=run.work.escalations,
     )
 
 

@@ -7,9 +7,24 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
-from intermission.kernel.cancel_hooks import ScopeHost
+from intermission.kernel.cancel_hooks import Force, ScopeHost, hook_name
 
-__all__ = ["Late", "Piece", "Work"]
+__all__ = ["Escalation", "Late", "Piece", "Work"]
+
+
+@dataclass(frozen=True, slots=True)
+class Escalation:
+    """One step of force against work of a run.
+
+    Attributes:
+        force: Which.
+        name: The hook or the process that it was done to.
+        at: When, in seconds of the monotonic clock that `CancelReport` uses.
+    """
+
+    force: Force
+    name: str
+    at: float
 
 
 @dataclass(eq=False, slots=True)
@@ -39,7 +54,7 @@ Late: TypeAlias = Callable[[Piece, Any], None]
 class Work:
     """The pieces of one run that have not ended. One has ended when its thread has left it, not before."""
 
-    __slots__ = ("_changed", "_lock", "_on_idle", "_pieces", "late", "terminated")
+    __slots__ = ("_changed", "_lock", "_on_idle", "_pieces", "escalations", "late", "terminated")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -47,6 +62,7 @@ class Work:
         self._pieces: dict[Piece, None] = {}  # in the order of their beginnings
         self._on_idle: list[Callable[[], None]] = []
         self.terminated: float | None = None
+        self.escalations: tuple[Escalation, ...] = ()
         self.late: Late | None = None  # is told of the ends of pieces that were given up, if somebody is
 
     def begin(self, piece: Piece) -> None:
@@ -56,12 +72,17 @@ class Work:
 
     def with_hooks(self, host: ScopeHost) -> ScopeHost:
         """Return a host like this one, for scopes whose users' hooks are pieces while they run."""
-        return ScopeHost(host.timer, host.workers, self._track)
+        return ScopeHost(host.timer, host.workers, self._track, self.escalate)
 
     def _track(self, hook: Callable[[], object]) -> tuple[Callable[[], object], Callable[[], object]]:
-        piece = Piece("hook", getattr(hook, "__name__", type(hook).__name__))
+        piece = Piece("hook", hook_name(hook))
         piece.given_up = piece.began  # nobody waits for it to go on
         return partial(self.begin, piece), partial(self.end, piece)
+
+    def escalate(self, force: Force, name: str) -> None:
+        """A step of force was taken against some of it."""
+        with self._lock:
+            self.escalations = (*self.escalations, Escalation(force, name, time.monotonic()))
 
     def give_up(self, piece: Piece, reason: str) -> None:
         """The run goes on, or ends, without waiting for it."""
