@@ -39,19 +39,23 @@ class Background:
         self._errands: set[_Errand] = set()
         self._closed = False
 
-    def call(self, notices: Iterable[Notice], context: Context) -> None:
+    def call(self, notices: Iterable[Notice], context: Context) -> bool:
         """Call hooks one after another, each when the one before has ended; return at once.
 
         Args:
             notices: Which; made as they are needed, on the worker.
             context: The context variables of the calls.
+
+        Returns:
+            Whether they will be called; not after `close`.
         """
         errand = _Errand(self._services, iter(notices), context, self._left)
         with self._changed:
             if self._closed:
-                return
+                return False
             self._errands.add(errand)
         errand.start()
+        return True
 
     def close(self, timeout: float) -> int:
         """Take no more calls, wait for those under way, then cancel what is left; return how many that are.

@@ -147,7 +147,7 @@ class Lifecycle:
 
     # What the caller's handle does.
 
-    def start(self, parent: CancelScope | None = None) -> None:
+    def start(self, parent: CancelScope | None = None, outer: Work | None = None) -> None:
         """Hand the run to its session, once, and return at once.
 
         It is handed over again if that is not known to have happened: a Ctrl-C may have come between any two
@@ -155,10 +155,12 @@ class Lifecycle:
 
         Args:
             parent: The scope of the call that will wait for the run, and takes it along when cancelled.
+            outer: The work of that call's run, of which this run's is a part.
         """
         with self._lock:
             if self._state == RunState.CREATED and self._verdict is None:
                 self.invocation_id = f"e-{new_id()}"
+                self.work.outer = outer
                 self.scope = CancelScope.child_of(parent, host=self.work.with_hooks(self.services.scopes))
                 if parent is not None:
                     self.scope.on_cancel_now(partial(self._follow, parent))

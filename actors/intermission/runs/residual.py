@@ -1,6 +1,7 @@
 """What a run's work looks like to its caller: `ResidualWork`, `CancelReceipt` and `CancelReport`."""
 
 import time
+from collections.abc import Iterable
 
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.receipt import CancelOutcome, CancelReceipt, CancelReport, ResidualWork
@@ -10,11 +11,23 @@ from intermission.runs.work import Piece
 __all__ = ["receipt_of", "report_of", "residual_of", "residual_work"]
 
 
-def residual_of(run: Lifecycle) -> tuple[ResidualWork, ...]:
-    """Return what of a run has not returned though the run goes on, or has ended, without it."""
-    now = time.monotonic()
-    found = (residual_work(run, piece, now) for piece in run.work.pieces)
-    return tuple(work for work in found if work is not None)
+def residual_of(runs: Iterable[Lifecycle]) -> list[ResidualWork]:
+    """Return what of runs has not returned though they go on, or have ended, without it, each piece once.
+
+    What belongs to a run in a call of another is that one's, unless it is not among these.
+    """
+    now, found = time.monotonic(), dict[Piece, ResidualWork]()
+    nested: list[tuple[Lifecycle, Piece]] = []
+    for run in runs:
+        for piece in run.work.pieces:
+            if run.work.is_nested(piece):
+                nested.append((run, piece))
+            elif (work := residual_work(run, piece, now)) is not None:
+                found[piece] = work
+    for run, piece in nested:
+        if piece not in found and (work := residual_work(run, piece, now)) is not None:
+            found[piece] = work
+    return list(found.values())
 
 
 def residual_work(run: Lifecycle, piece: Piece, now: float) -> ResidualWork | None:

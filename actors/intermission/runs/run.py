@@ -18,7 +18,7 @@ from intermission.runs.stream import Stream
 from intermission.runs.subscription import Subscription
 from intermission.runs.waiting import (
     Deadline,
-    outer_scope,
+    start_in_call,
     wait_async,
     waiting,
     waiting_for_cancel,
@@ -357,8 +357,10 @@ class Run:
         return self._view or self._lifecycle.stream
 
     def _start_as_consumer(self) -> None:
-        if self._view is None:
-            self._lifecycle.start(None if self._consumers.detached else outer_scope())
+        if self._view is None and self._consumers.detached:
+            self._lifecycle.start()
+        elif self._view is None:
+            start_in_call(self._lifecycle)
 
     def _settled(self, timeout: float | None) -> RunResult:
         self._lifecycle.raise_refusal()

@@ -52,23 +52,47 @@ Late: TypeAlias = Callable[[Piece, Any], None]
 
 
 class Work:
-    """The pieces of one run that have not ended. One has ended when its thread has left it, not before."""
+    """The pieces of one run that have not ended. One has ended when its thread has left it, not before.
 
-    __slots__ = ("_changed", "_lock", "_on_idle", "_pieces", "escalations", "late", "terminated")
+    The pieces of a run that a call of this one waits for are this one's, too.
+
+    Attributes:
+        outer: The work of the run in whose call this one's run is.
+        terminated: When the last piece has ended, by the monotonic clock; `None` if none has.
+        holds: Whether the session's next run waits for it.
+        escalations: Each step of force that was taken against some of it.
+        late: Is told of the ends of pieces that were given up, if somebody is.
+    """
+
+    __slots__ = (
+        "_changed",
+        "_lock",
+        "_on_idle",
+        "_pieces",
+        "escalations",
+        "holds",
+        "late",
+        "outer",
+        "terminated",
+    )
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._changed: threading.Condition | None = None  # made by who waits
-        self._pieces: dict[Piece, None] = {}  # in the order of their beginnings
+        self._pieces: dict[Piece, bool] = {}  # in the order of their beginnings, and whether they are nested
         self._on_idle: list[Callable[[], None]] = []
+        self.outer: Work | None = None
         self.terminated: float | None = None
+        self.holds = False
         self.escalations: tuple[Escalation, ...] = ()
-        self.late: Late | None = None  # is told of the ends of pieces that were given up, if somebody is
+        self.late: Late | None = None
 
-    def begin(self, piece: Piece) -> None:
-        """A thread has begun it, or is about to."""
+    def begin(self, piece: Piece, *, nested: bool = False) -> None:
+        """A thread has begun it, or is about to; `nested` in a run that a call of this one waits for."""
+        if self.outer is not None:
+            self.outer.begin(piece, nested=True)
         with self._lock:
-            self._pieces[piece] = None
+            self._pieces[piece] = nested
 
     def with_hooks(self, host: ScopeHost) -> ScopeHost:
         """Return a host like this one, for scopes whose users' hooks are pieces while they run."""
@@ -81,6 +105,8 @@ class Work:
 
     def escalate(self, force: Force, name: str) -> None:
         """A step of force was taken against some of it."""
+        if self.outer is not None:
+            self.outer.escalate(force, name)
         with self._lock:
             self.escalations = (*self.escalations, Escalation(force, name, time.monotonic()))
 
@@ -95,22 +121,28 @@ class Work:
         """Its thread has left it; `outcome` is what it came to, of one that was given up."""
         if self.late is not None and outcome is not None:
             self.late(piece, outcome)
+        waiting: list[Callable[[], None]] = []
         with self._lock:
             self._pieces.pop(piece, None)
-            if self._pieces:
-                return
-            self.terminated = time.monotonic()
-            if self._changed is not None:
-                self._changed.notify_all()
-            waiting, self._on_idle = self._on_idle, []
+            if not self._pieces:
+                self.terminated = time.monotonic()
+                if self._changed is not None:
+                    self._changed.notify_all()
+                waiting, self._on_idle = self._on_idle, waiting
         for callback in waiting:
             callback()
+        if self.outer is not None:
+            self.outer.end(piece)
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
         """What has not ended, oldest first."""
         with self._lock:
             return tuple(self._pieces)
+
+    def is_nested(self, piece: Piece) -> bool:
+        """Return whether a piece that has not ended is another run's, in a call of this one."""
+        return self._pieces.get(piece, False)
 
     def is_open(self, piece: Piece) -> bool:
         """Return whether a piece has not ended."""

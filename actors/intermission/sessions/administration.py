@@ -143,8 +143,7 @@ class Administration:
 
     def residual(self) -> list[ResidualWork]:
         """Return the work that outlives its run, or that its run has gone on without, oldest first."""
-        runs = [*self._directory.lingering(), *self._directory.runs()]
-        return [piece for run in runs for piece in residual_of(run)]
+        return residual_of([*self._directory.lingering(), *self._directory.runs()])
 
     def _find(self, user_id: str, session_id: str, invocation_id: str | None) -> Lifecycle | None:
         runs = self._directory.runs(user_id, session_id)

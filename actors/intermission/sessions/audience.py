@@ -64,6 +64,7 @@ class Audience:
 
     def ended(self, run: Lifecycle, result: RunResult, current: CurrentRun | None) -> None:
         """A run has ended; without a `current` one, nothing of it is in the log."""
+        self._host.registry.holds.begin(run)
         run.end(result)
         self._host.registry.forget(run)
         if self._host.topics.wanted(RunEnded):
