@@ -228,8 +228,8 @@ class CancelScope:
 
     def escalate(self, force: Force, name: str) -> None:
         """A step of force was taken against work that this scope covers. For the runtime, from any thread."""
-        if self._host is not None and self._host.escalate is not None:
-            self._host.escalate(force, name)
+        if self._host is not None and self._host.owner is not None:
+            self._host.owner.escalate(force, name)
 
     def on_cancel(self, hook: Callable[[], object]) -> CancelHandle:
         """Run `hook` when the scope is cancelled; at once, if it is.

@@ -152,8 +152,10 @@ class _Errand:
         self.start()
 
     def _refused(self) -> None:
+        self._services.counts.hook_rejected("plugin")
         logger.error("no worker was free in time for the hooks of an ended run")
         self._left(self)
 
     def _log(self, notice: Notice, error: BaseException) -> None:
+        self._services.counts.hook_failed("plugin")
         logger.error("%s raised", notice.name, exc_info=error, extra=dict(notice.extra))

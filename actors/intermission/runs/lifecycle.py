@@ -78,7 +78,7 @@ class Lifecycle:
         self.context = contextvars.copy_context()
         self.invocation_id: str | None = None
         self.scope: CancelScope | None = None  # made at the start
-        self.work = Work()
+        self.work = Work(services.counts)
         # How to give up each open tool call, by its id.
         self.calls: dict[str, Callable[[str, str], bool]] = {}
         self.stream = Stream(read_back)
@@ -160,7 +160,7 @@ class Lifecycle:
         with self._lock:
             if self._state == RunState.CREATED and self._verdict is None:
                 self.invocation_id = f"e-{new_id()}"
-                self.work.outer = outer
+                self.work.belongs_to(self.key.session_id, self.invocation_id, outer)
                 self.scope = CancelScope.child_of(parent, host=self.work.with_hooks(self.services.scopes))
                 if parent is not None:
                     self.scope.on_cancel_now(partial(self._follow, parent))
@@ -189,6 +189,7 @@ class Lifecycle:
             if self.requested is None:
                 self.requested = time.monotonic()
                 self.cancel_source, self.cancel_reason = source, reason
+                self.services.counts.cancel_requested(self, source)
             if self._state == RunState.ENDED:
                 return CancelOutcome.ALREADY_ENDED
             status = RunStatus.EXPIRED if source is CancelSource.DEADLINE else RunStatus.CANCELLED
@@ -359,6 +360,7 @@ class Lifecycle:
             if self._result is None:
                 self.acknowledged = time.monotonic()
                 self._result = result
+                self.services.counts.ended(self, result.status)
             self._state = RunState.ENDED
             for stream in self._streams:
                 stream.close()

@@ -2,14 +2,17 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from intermission.kernel.cancel_hooks import Force, ScopeHost, hook_name
 
-__all__ = ["Escalation", "Late", "Piece", "Work"]
+__all__ = ["WHAT", "Escalation", "Late", "Piece", "Tally", "Work"]
+
+WHAT = ("agent", "model", "tool", "process", "call", "callback", "hook")
+"""What a piece of work can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Piece:
         call_id: The function call's id, for a tool.
         given_up: When the run went on or ended without it; `None` while it is waited for.
         reason: Why that was.
+        on_thread: Whether it has a worker for itself; an async call has none, nor has a process.
     """
 
     what: str
@@ -45,6 +49,23 @@ class Piece:
     given_up: float | None = None
     reason: str = ""
     began: float = field(default_factory=time.monotonic)
+    on_thread: bool = True
+
+
+class Tally(Protocol):
+    """Counts what becomes of the work of all runs."""
+
+    def late(self, what: str) -> None:
+        """Work has ended that its run had given up, or after the run was cancelled."""
+        ...
+
+    def forced(self, force: Force) -> None:
+        """A step of force was taken."""
+        ...
+
+    def hook_failed(self, hook: str) -> None:
+        """A hook of a cancel has raised."""
+        ...
 
 
 Late: TypeAlias = Callable[[Piece, Any], None]
@@ -56,7 +77,11 @@ class Work:
 
     The pieces of a run that a call of this one waits for are this one's, too.
 
+    Args:
+        tally: Counts for all runs.
+
     Attributes:
+        extra: What log lines say of the run.
         outer: The work of the run in whose call this one's run is.
         terminated: When the last piece has ended, by the monotonic clock; `None` if none has.
         holds: Whether the session's next run waits for it.
@@ -69,18 +94,22 @@ class Work:
         "_lock",
         "_on_idle",
         "_pieces",
+        "_tally",
         "escalations",
+        "extra",
         "holds",
         "late",
         "outer",
         "terminated",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
         self._lock = threading.RLock()
         self._changed: threading.Condition | None = None  # made by who waits
         self._pieces: dict[Piece, bool] = {}  # in the order of their beginnings, and whether they are nested
         self._on_idle: list[Callable[[], None]] = []
+        self.extra: Mapping[str, Any] = {}
         self.outer: Work | None = None
         self.terminated: float | None = None
         self.holds = False
@@ -94,21 +123,36 @@ class Work:
         with self._lock:
             self._pieces[piece] = nested
 
-    def with_hooks(self, host: ScopeHost) -> ScopeHost:
-        """Return a host like this one, for scopes whose users' hooks are pieces while they run."""
-        return ScopeHost(host.timer, host.workers, self._track, self.escalate)
+    def belongs_to(self, session: str, invocation: str, outer: "Work | None") -> None:
+        """Say, before anything begins, whose work it is, and the work of which run it is a part of."""
+        self.extra = {"session": session, "invocation": invocation}
+        self.outer = outer
 
-    def _track(self, hook: Callable[[], object]) -> tuple[Callable[[], object], Callable[[], object]]:
+    def with_hooks(self, host: ScopeHost) -> ScopeHost:
+        """Return a host like this one for the run's scopes, whose users' hooks are pieces while they run."""
+        return ScopeHost(host.timer, host.workers, self)
+
+    def track(self, hook: Callable[[], object]) -> tuple[Callable[[], object], Callable[[], object]]:
+        """See `ScopeOwner`."""
         piece = Piece("hook", hook_name(hook))
         piece.given_up = piece.began  # nobody waits for it to go on
         return partial(self.begin, piece), partial(self.end, piece)
 
+    def hook_failed(self) -> None:
+        """See `ScopeOwner`."""
+        if self.outer is None:
+            self._tally.hook_failed("cancel")
+        else:
+            self.outer.hook_failed()
+
     def escalate(self, force: Force, name: str) -> None:
-        """A step of force was taken against some of it."""
-        if self.outer is not None:
-            self.outer.escalate(force, name)
+        """See `ScopeOwner`. It is counted once, for the outermost run."""
         with self._lock:
             self.escalations = (*self.escalations, Escalation(force, name, time.monotonic()))
+        if self.outer is None:
+            self._tally.forced(force)
+        else:
+            self.outer.escalate(force, name)
 
     def give_up(self, piece: Piece, reason: str) -> None:
         """The run goes on, or ends, without waiting for it."""
@@ -121,6 +165,9 @@ class Work:
         """Its thread has left it; `outcome` is what it came to, of one that was given up."""
         if self.late is not None and outcome is not None:
             self.late(piece, outcome)
+        late = outcome is not None or piece.given_up is not None
+        if late and self.outer is None and piece.what != "hook":
+            self._tally.late(piece.what)
         waiting: list[Callable[[], None]] = []
         with self._lock:
             self._pieces.pop(piece, None)

@@ -31,6 +31,7 @@ class Audience:
 
     def begun(self, run: Lifecycle) -> None:
         """A run's first records are durable."""
+        self._host.services.counts.started()
         self._host.notices.watch(run)
         if self._host.topics.wanted(RunStarted):
             begun = RunStarted(self._key.user_id, self._key.session_id, run.invocation_id or "")

@@ -198,6 +198,13 @@ class Directory:
         """How many sessions are in memory."""
         return len(self._sessions)
 
+    @property
+    def mail(self) -> int:
+        """How many messages wait in the mailboxes of the sessions."""
+        with self._lock:
+            entries = list(self._sessions.values())
+        return sum(entry.ref.mailbox.waiting for entry in entries)
+
     def check_open(self) -> None:
         """Raise what keeps this directory from taking anything.
 

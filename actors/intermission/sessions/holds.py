@@ -1,6 +1,7 @@
 """`Holds`: sessions whose next run waits for what the run before has left behind."""
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -42,6 +43,11 @@ class Holds:
         """Return whether a session is held. It is told by `HoldOver` when it no longer is."""
         return bool(self._held) and key in self._held
 
+    @property
+    def count(self) -> int:
+        """How many sessions are held."""
+        return len(self._held)
+
     def begin(self, run: Lifecycle) -> None:
         """A run is about to end: hold its session if that was asked for, and work of it is left."""
         config = run.config
@@ -68,6 +74,7 @@ class Holds:
         with suppress(KeyError):  # the last of the work may end while the grace does
             del self._held[key]
         hold.run.work.holds = False
+        hold.run.services.counts.released(hold.run, time.monotonic())
         if hold.alarm is not None:
             hold.alarm.cancel()
         self._tell(key, HoldOver())
