@@ -80,10 +80,13 @@ class Counts:
         run.work.when_idle(partial(self._has_terminated, run.work, requested, acknowledged, source))
 
     def released(self, run: Counted, now: float) -> None:
-        """A run's session is free for the next one."""
-        if run.requested is not None:
-            with self._lock:
-                self._until_released.observe(now - run.requested)
+        """A run's session is free for the next one; whoever says it first, the end or the end of the hold."""
+        with self._lock:
+            requested, acknowledged = run.requested, run.acknowledged
+            if requested is None or acknowledged is None or requested > acknowledged or run.work.released:
+                return
+            run.work.released = True
+            self._until_released.observe(now - requested)
 
     def _has_terminated(
         self, work: Work, requested: float, acknowledged: float, source: CancelSource

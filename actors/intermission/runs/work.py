@@ -85,6 +85,7 @@ class Work:
         outer: The work of the run in whose call this one's run is.
         terminated: When the last piece has ended, by the monotonic clock; `None` if none has.
         holds: Whether the session's next run waits for it.
+        released: Whether it is counted that the session is free.
         escalations: Each step of force that was taken against some of it.
         late: Is told of the ends of pieces that were given up, if somebody is.
     """
@@ -100,6 +101,7 @@ class Work:
         "holds",
         "late",
         "outer",
+        "released",
         "terminated",
     )
 
@@ -112,7 +114,7 @@ class Work:
         self.extra: Mapping[str, Any] = {}
         self.outer: Work | None = None
         self.terminated: float | None = None
-        self.holds = False
+        self.holds = self.released = False
         self.escalations: tuple[Escalation, ...] = ()
         self.late: Late | None = None
 
