@@ -42,8 +42,12 @@ class OwnError(Exception):
 def lines() -> Iterator[list[logging.LogRecord]]:
     """All that is logged from INFO on, by whatever logger."""
     found: list[logging.LogRecord] = []
-    handler = logging.Handler(logging.INFO)
-    handler.emit = found.append  # type: ignore[method-assign]  # as pytest's own does
+
+    class Keeping(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(record)
+
+    handler = Keeping(logging.INFO)
     root = logging.getLogger()
     before = root.level
     root.addHandler(handler)

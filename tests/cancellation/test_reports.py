@@ -6,6 +6,7 @@ import threading
 from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -139,7 +140,8 @@ def test_what_a_cancel_says_it_has_reached_is_true_whenever_one_looks(nested: bo
         for _ in range(ROUNDS):
             bodies = Bodies(chance, pool)
             tools = [getattr(bodies, name) for name in names]
-            turn = calls(*((name, {}) for name in chance.sample(names, 3)))
+            nothing: dict[str, Any] = {}
+            turn = calls(*((name, nothing) for name in chance.sample(names, 3)))
             app = app_with(ScriptedModel(turn, default="ok"), *tools)
             if nested:
                 inner = LlmAgent("inner", ScriptedModel(turn, default="ok"), tools=tools)

@@ -11,10 +11,10 @@ from intermission_storage import SECONDS, Histogram
 
 __all__ = ["HOOKS", "Counted", "Counts"]
 
-HOOKS = ("cancel", "plugin", "subscriber")
+HOOKS: tuple[str, ...] = ("cancel", "plugin", "subscriber")
 """Hooks and callbacks whose errors no run takes note of."""
 
-_LATE = ("model", "tool", "process", "call", "callback")
+_LATE: tuple[str, ...] = ("model", "tool", "process", "call", "callback")
 """Work that a run can give up; see `Piece.what`."""
 
 

@@ -11,7 +11,7 @@ from intermission.kernel.cancel_hooks import Force, ScopeHost, hook_name
 
 __all__ = ["WHAT", "Escalation", "Late", "Piece", "Tally", "Work"]
 
-WHAT = ("agent", "model", "tool", "process", "call", "callback", "hook")
+WHAT: tuple[str, ...] = ("agent", "model", "tool", "process", "call", "callback", "hook")
 """What a piece of work can be."""
 
 
