@@ -23,6 +23,7 @@ from intermission import (
     ToolContext,
 )
 from intermission.agents.effects import Steps
+from intermission.config import ToolExecution
 from intermission.models import ChatCompletions
 from intermission.testing import FaultyLog, Gate, ModelServer, ScriptedModel, calls, error, text
 from intermission_storage import MemoryEventLog, StorageError
@@ -141,7 +142,7 @@ class Closing(BaseAgent):
 def test_each_error_of_user_code_that_no_run_takes_note_of_is_logged_with_its_run(
     lines: list[logging.LogRecord],
 ) -> None:
-    invocations = [*hooks_that_raise(), closing_agent(), late_calls(), refused_end()]
+    invocations = [*hooks_that_raise(), closing_agent(), late_calls(), late_async_call(), refused_end()]
     swallowed = [line for line in lines if is_own(line)]
     assert {(line.levelno, getattr(line, "session", None)) for line in swallowed} == {(logging.ERROR, "s")}
     assert {getattr(line, "invocation", None) for line in swallowed} == set(invocations)
@@ -196,18 +197,11 @@ def closing_agent() -> str | None:
 
 def late_calls() -> str | None:
     """Calls that raise after they were given up."""
-    gate, waiting = Gate(), threading.Event()
+    gate = Gate()
 
     def failing_late() -> None:
         gate.wait()
         raising()
-
-    async def failing_late_async() -> None:
-        waiting.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            raising()
 
     def hooked() -> None:
         """Has a callback before it."""
@@ -217,17 +211,35 @@ def late_calls() -> str | None:
             gate.wait()
             raising()
 
-    model = ScriptedModel(calls(("failing_late", {}), ("failing_late_async", {}), ("hooked", {})))
-    tools = [failing_late, failing_late_async, hooked]
-    agent = LlmAgent("agent", model, tools=tools, before_tool_callback=before)
-    config = RunConfig(tool_execution="parallel_subscribe")  # type: ignore[arg-type]  # a text will do
+    model = ScriptedModel(calls(("failing_late", {}), ("hooked", {})))
+    agent = LlmAgent("agent", model, tools=[failing_late, hooked], before_tool_callback=before)
+    config = RunConfig(tool_execution=ToolExecution.PARALLEL_SUBSCRIBE)
     with Runner(app_of(agent), log=MemoryEventLog(), config=config) as runner:
         run = runner.run(**KEY, message="in-a-prompt").start()
         gate.arrived(2)
-        assert waiting.wait(PATIENCE)
         run.cancel()
         run.result(PATIENCE)
         gate.open()
+        assert run.wait_terminated(PATIENCE)
+        return run.invocation_id
+
+
+def late_async_call() -> str | None:
+    """An async call that raises when it is cancelled."""
+    waiting = threading.Event()
+
+    async def failing_late_async() -> None:
+        waiting.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raising()
+
+    agent = LlmAgent("agent", ScriptedModel(calls(("failing_late_async", {}))), tools=[failing_late_async])
+    with Runner(app_of(agent), log=MemoryEventLog()) as runner:
+        run = runner.run(**KEY, message="in-a-prompt").start()
+        assert waiting.wait(PATIENCE)
+        run.cancel()
         assert run.wait_terminated(PATIENCE)
         return run.invocation_id
 
