@@ -128,7 +128,8 @@ def assert_steps(seen: list[CancelReport]) -> None:
     last = seen[-1]
     assert last.acknowledged is not None
     assert last.terminated is not None
-    assert last.requested <= last.acknowledged <= last.terminated
+    assert last.acknowledged <= last.terminated
+    assert last.requested <= last.acknowledged or last.race_winner == "completed"  # it was over
 
 
 @pytest.mark.scenario("A19")

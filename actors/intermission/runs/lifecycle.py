@@ -18,24 +18,16 @@ from intermission.kernel.scope import CancelScope
 from intermission.kernel.timer import TimerHandle
 from intermission.keys import SessionKey
 from intermission.runs.consumers import Consumers
+from intermission.runs.plan import Plan, Resumption
 from intermission.runs.receipt import CancelOutcome
 from intermission.runs.result import CancelSource, RunResult, RunStatus, Verdict
 from intermission.runs.services import Services
+from intermission.runs.states import RunState
 from intermission.runs.stream import Author, Own, ReadBack, Stream
 from intermission.runs.work import Work
 from intermission.state import TEMP
 
-__all__ = ["Lifecycle", "Port", "RunState"]
-
-
-class RunState:
-    """The states of a run, in their order."""
-
-    CREATED = "created"
-    QUEUED = "queued"
-    RUNNING = "running"
-    ENDING = "ending"
-    ENDED = "ended"
+__all__ = ["Lifecycle", "Port"]
 
 
 class Port(Protocol):
@@ -70,11 +62,14 @@ class Lifecycle:
         read_back: ReadBack,
         *,
         state_delta: Mapping[str, Any] | None = None,
+        resumption: Resumption | None = None,
     ) -> None:
         self.key = key
         self.message = message
         self.config = config
         self.state_delta = dict(state_delta or {})
+        self.resumption = resumption
+        self.plan: Plan | None = None  # what its session makes of that
         self.context = contextvars.copy_context()
         self.invocation_id: str | None = None
         self.scope: CancelScope | None = None  # made at the start
@@ -154,12 +149,13 @@ class Lifecycle:
         steps. The session takes a run once.
 
         Args:
-            parent: The scope of the call that will wait for the run, and takes it along when cancelled.
-            outer: The work of that call's run, of which this run's is a part.
+            parent: The scope of the call that waits for the run, and takes it along when cancelled.
+            outer: The work of that call's run.
         """
         with self._lock:
             if self._state == RunState.CREATED and self._verdict is None:
-                self.invocation_id = f"e-{new_id()}"
+                old = self.resumption  # whose answers tell, when it begins, which one it is
+                self.invocation_id = f"e-{new_id()}" if old is None else old.invocation_id
                 self.work.belongs_to(self.key.session_id, self.invocation_id, outer)
                 self.scope = CancelScope.child_of(parent, host=self.work.with_hooks(self.services.scopes))
                 if parent is not None:
@@ -187,8 +183,7 @@ class Lifecycle:
         """
         with self._lock:
             if self.requested is None:
-                self.requested = time.monotonic()
-                self.cancel_source, self.cancel_reason = source, reason
+                self.requested, self.cancel_source, self.cancel_reason = time.monotonic(), source, reason
                 self.services.counts.cancel_requested(self, source)
             if self._state == RunState.ENDED:
                 return CancelOutcome.ALREADY_ENDED
@@ -310,6 +305,12 @@ class Lifecycle:
                 self._admission.notify_all()
         self._tell_listeners()
 
+    def go_on_with(self, plan: Plan, message: Content) -> None:
+        """The session knows what the run goes on with, and what of the message counts."""
+        self.plan = plan
+        self.invocation_id = plan.invocation_id
+        self.message = message
+
     def begin(self, position: int) -> None:
         """The run's beginning is durable, up to the record of that number, which nobody is shown."""
         with self._lock:
@@ -358,8 +359,7 @@ class Lifecycle:
         """
         with self._lock:
             if self._result is None:
-                self.acknowledged = time.monotonic()
-                self._result = result
+                self.acknowledged, self._result = time.monotonic(), result
                 self.services.counts.ended(self, result.status)
             self._state = RunState.ENDED
             for stream in self._streams:

@@ -69,9 +69,12 @@ def warn_of_blocking(name: str, twin: str) -> None:
     logger.warning("%s blocks the event loop of this thread; use %s there", name, twin)
 
 
-def start_in_call(run: Lifecycle) -> None:
-    """Start a run; in a call of another, it is cancelled with the call, and its work is that run's, too."""
-    outer = current()
+def start_in_call(run: Lifecycle, *, detached: bool) -> None:
+    """Start a run; in a call of another, it is cancelled with the call, and its work is that run's, too.
+
+    Unless it is `detached`: then it is nobody's.
+    """
+    outer = None if detached else current()
     if outer is None:
         run.start()
     else:

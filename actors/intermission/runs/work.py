@@ -125,10 +125,14 @@ class Work:
         with self._lock:
             self._pieces[piece] = nested
 
-    def belongs_to(self, session: str, invocation: str, outer: "Work | None") -> None:
+    def belongs_to(self, session: str, invocation: str | None, outer: "Work | None") -> None:
         """Say, before anything begins, whose work it is, and the work of which run it is a part of."""
         self.extra = {"session": session, "invocation": invocation}
         self.outer = outer
+
+    def is_of(self, invocation: str) -> None:
+        """Say which run it is of, where that is known only when the run begins."""
+        self.extra = {**self.extra, "invocation": invocation}
 
     def with_hooks(self, host: ScopeHost) -> ScopeHost:
         """Return a host like this one for the run's scopes, whose users' hooks are pieces while they run."""

@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Any
 
-from intermission.runs.lifecycle import RunState
 from intermission.runs.residual import residual_pieces
+from intermission.runs.states import RunState
 from intermission.runs.work import WHAT
 from intermission.sessions.directory import Directory
 from intermission.sessions.host import Host
