@@ -62,6 +62,7 @@ class ToolLoops:
         self._homes: list[Home] = [] if self._current is None else [self._current]
         self._alarm: TimerHandle | None = None
         self._started = 0
+        self.blocked = 0  # loops that a task has blocked, so far
         self._closed = False
 
     def use(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -222,6 +223,7 @@ class ToolLoops:
                 home.loop.call_soon_threadsafe(home.answer)
         elif not home.stuck:
             home.stuck = True
+            self.blocked += 1
             blocker = asyncio.current_task(home.loop)
             logger.error(
                 "the event loop of async tools has not answered for %s s: %s. %s",

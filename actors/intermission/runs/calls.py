@@ -15,7 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from intermission.errors import IntermissionError, ModelError, ModelErrorKind, UnrequestedCancelError
+from intermission.errors import (
+    IntermissionError,
+    ModelError,
+    ModelErrorKind,
+    ToolFailedError,
+    UnrequestedCancelError,
+)
 from intermission.kernel.actor import ActorCrashError
 from intermission.kernel.cancel_hooks import CancelHandle
 from intermission.kernel.loop_task import LoopTask
@@ -217,9 +223,20 @@ class OpenCall:
 
     def _end(self, late: Outcome | None = None) -> None:
         self.scope.close()
+        if late is not None and late.error is not None:
+            self._log_late(late.error)
         if self.piece.call_id is not None:
             self._run.calls.pop(self.piece.call_id, None)
         self._run.work.end(self.piece, late)
+
+    def _log_late(self, error: Exception) -> None:
+        """No run takes note of what a call raises that was given up; what a cancel brings on is no news."""
+        if isinstance(error, ToolFailedError | CallGivenUpError):  # whoever made it has logged what it was
+            return
+        if isinstance(error, ModelError) and error.kind is ModelErrorKind.CANCELLED:
+            return
+        what, name, extra = self.piece.what, self.piece.name, self._run.work.extra
+        logger.error("%s %s raised after it was given up", what, name, exc_info=error, extra=extra)
 
     def _call(self) -> Outcome:
         try:
@@ -270,6 +287,7 @@ class OpenCall:
             self._end()
             return answer
         done, name = partial(self._done, later), self._blocking.name
+        self.piece.on_thread = False
         try:
             self._task = self._services.loops.start(later.awaitable, done, context=later.context, name=name)
         except RuntimeError as error:
@@ -282,10 +300,7 @@ class OpenCall:
 
     def _done(self, later: Later, value: Any, error: BaseException | None) -> None:
         mine = self._ended()
-        if self._run.work.late is not None and self._is_late(mine):
-            self._end(self._outcome(later, value, error))
-        else:
-            self._end()
+        self._end(self._outcome(later, value, error) if self._is_late(mine) else None)
         if not mine:
             return
         if self._parent.cancelled:

@@ -33,9 +33,11 @@ def current() -> Current | None:
 
 
 def waiter() -> Lifecycle | None:
-    """Return the run that waits for whatever this code waits for, if one does."""
+    """Return the run that waits for whatever this code waits for, if one does: it, or its session's next."""
     found = current()
-    return None if found is None or found.run.result is not None else found.run
+    if found is None or (found.run.result is not None and not found.run.work.holds):
+        return None
+    return found.run
 
 
 def place_of(run: Lifecycle, services: Services) -> Hashable:

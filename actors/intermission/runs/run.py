@@ -19,7 +19,7 @@ from intermission.runs.stream import Stream
 from intermission.runs.subscription import Subscription
 from intermission.runs.waiting import (
     Deadline,
-    outer_scope,
+    start_in_call,
     wait_async,
     waiting,
     waiting_for_cancel,
@@ -368,7 +368,7 @@ class Run:
 
     def _start_as_consumer(self) -> None:
         if self._view is None:
-            self._lifecycle.start(None if self._consumers.detached else outer_scope())
+            start_in_call(self._lifecycle, detached=self._consumers.detached)
 
     def _settled(self, timeout: float | None) -> RunResult:
         self._lifecycle.raise_refusal()

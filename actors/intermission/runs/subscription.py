@@ -100,7 +100,10 @@ class Subscription:
             return
         with self._lock:
             self._pumping = False
-        logger.error("a subscriber of run %s got no worker in time", self._run.invocation_id)
+        self._run.services.counts.hook_rejected("subscriber")
+        logger.error(
+            "a subscriber of run %s got no worker in time", self._run.invocation_id, extra=self._extra()
+        )
         outside.timer.call_later(1.0, self._wake)
 
     def _pump(self) -> None:
@@ -131,8 +134,8 @@ class Subscription:
             return
         try:
             self._on_event(event)
-        except BaseException as error:
-            logger.exception("a subscriber raised", extra=self._extra())
+        except BaseException as error:  # noqa: BLE001 - it is logged, and the run's failure
+            self._log_failure()
             self._error = _failure(error)
             if not self._viewer:
                 self._run.fail(self._error)
@@ -161,8 +164,12 @@ class Subscription:
     def _call(self, callback: Callable[..., object], *args: object) -> None:
         try:
             callback(*args)
-        except BaseException:
-            logger.exception("a subscriber raised", extra=self._extra())
+        except BaseException:  # noqa: BLE001 - it is logged, and the others are still to be called
+            self._log_failure()
+
+    def _log_failure(self) -> None:
+        self._run.services.counts.hook_failed("subscriber")
+        logger.exception("a subscriber raised", extra=self._extra())
 
     def _extra(self) -> dict[str, str | None]:
         return {"session": self._run.key.session_id, "invocation": self._run.invocation_id}
