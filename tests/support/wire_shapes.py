@@ -1,10 +1,12 @@
 """A conversation as the bodies of requests to three providers, made as plainly as can be.
 
-What the clients do is theirs; here it is seen that a conversation without problems needs nothing but joining
-messages of one role.
+What the clients do is theirs; here it is seen that a conversation without problems needs no more than that
+messages of one role are joined, texts of white space left out, and names that models make up put into letters
+that the service takes.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -60,7 +62,7 @@ def _said(content: Content) -> Iterator[Part]:
 def _block(part: Part) -> dict[str, Any]:
     call, response = part.function_call, part.function_response
     if call is not None:
-        return {"type": "tool_use", "id": call.id, "name": call.name, "input": plain_copy(call.args)}
+        return {"type": "tool_use", "id": call.id, "name": _name(call.name), "input": plain_copy(call.args)}
     if response is not None:
         told = json.dumps(plain_copy(response.response))
         return {"type": "tool_result", "tool_use_id": response.id, "content": told}
@@ -68,10 +70,14 @@ def _block(part: Part) -> dict[str, Any]:
     return {"type": "text", "text": part.text}
 
 
+def _name(made_up: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", made_up)
+
+
 def _part(part: Part) -> dict[str, Any]:
     call, response = part.function_call, part.function_response
     if call is not None:
-        return {"functionCall": {"name": call.name, "args": plain_copy(call.args)}}
+        return {"functionCall": {"name": _name(call.name), "args": plain_copy(call.args)}}
     if response is not None:
-        return {"functionResponse": {"name": response.name, "response": plain_copy(response.response)}}
+        return {"functionResponse": {"name": _name(response.name), "response": plain_copy(response.response)}}
     return {"text": part.text}

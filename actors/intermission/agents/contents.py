@@ -95,7 +95,7 @@ def conversation(
             continue
         author, parts = event.author, content.parts
         if author != agent and author != "user":
-            talk.add_others(author, parts)
+            talk.add_others(event, parts)
         elif len(parts) == 1 and (text := parts[0].text) is not None and not parts[0].thought:
             if text and not text.isspace():
                 # Nearly all events are this one.
@@ -119,16 +119,11 @@ class _Turn:
 
     def responses(self, outcomes: Mapping[str, CallOutcome] | None) -> Content:
         """The message that answers it."""
-        answers = [self.answers.get(shown) or self._missing(shown, outcomes) for shown in self.calls]
+        answers = [
+            self.answers.get(shown) or _missing(call, shown, self.pending, outcomes)
+            for shown, call in self.calls.items()
+        ]
         return Content("user", tuple([Part(function_response=answer) for answer in answers]))
-
-    def _missing(self, shown: str, outcomes: Mapping[str, CallOutcome] | None) -> FunctionResponse:
-        call = self.calls[shown]
-        if call.id in self.pending:
-            outcome: CallOutcome = "pending"
-        else:
-            outcome = "unknown" if outcomes is None else outcomes.get(call.id, "not_started")
-        return FunctionResponse(shown, call.name, outcome_response(outcome))
 
 
 class _Talk:
@@ -138,13 +133,14 @@ class _Talk:
         said: Its messages; of those with calls the turns.
     """
 
-    __slots__ = ("_answered", "_asked", "_told", "said")
+    __slots__ = ("_answered", "_asked", "_open", "_told", "said")
 
     def __init__(self) -> None:
         self.said: list[Content | _Turn] = []
         self._asked: dict[str, tuple[_Turn, str]] = {}  # by the id in the log, with the one that is shown
         self._answered: tuple[_Turn, int, int] | None = None  # last; the messages before and after that
         self._told: dict[str, str] = {}  # calls of others, and whose they are
+        self._open: dict[str, tuple[int, FunctionCall, Event]] = {}  # those that nothing answers, and where
 
     def add(self, event: Event, content: Content, *, calls: bool) -> None:
         """Add what the user or the agent said; only an agent's message may hold calls."""
@@ -163,6 +159,7 @@ class _Talk:
                         response = FunctionResponse(shown, name, response.response)
                     answered.answers[shown] = response
                 elif response.id in self._told:
+                    self._open.pop(response.id, None)
                     spoken.append(Part(text=f"{_narrate(self._told[response.id], part)}\n"))
             elif call is not None:
                 if not calls or (call.id and any(call.id == other.id for other in asked.values())):
@@ -185,14 +182,18 @@ class _Talk:
         if answered is not None:
             self._answered = answered, before, len(self.said)
 
-    def add_others(self, author: str, parts: Sequence[Part]) -> None:
+    def add_others(self, event: Event, parts: Sequence[Part]) -> None:
         """Add what another agent did, as text of the user's."""
-        told = [_CONTEXT]
+        author, told = event.author, [_CONTEXT]
         for part in parts:
             if part.thought:
                 continue
-            if part.function_call is not None:
-                self._told[part.function_call.id] = author
+            call, response = part.function_call, part.function_response
+            if call is not None:
+                self._told[call.id] = author
+                self._open[call.id] = len(self.said), call, event
+            elif response is not None:
+                self._open.pop(response.id, None)
             if part.inline_data is not None:
                 told.append(part)
             elif text := _narrate(author, part):
@@ -203,6 +204,11 @@ class _Talk:
     def contents(self, outcomes: Mapping[str, CallOutcome] | None) -> tuple[Content, ...]:
         """Return the messages, each turn with the responses behind it."""
         said = self.said
+        for place, call, event in self._open.values():
+            response = _missing(call, call.id, event.long_running_tool_ids, outcomes)
+            told, note = said[place], _narrate(event.author, Part(function_response=response))
+            assert isinstance(told, Content)
+            said[place] = Content("user", (*told.parts, Part(text=f"\n{note}")))
         if self._answered is not None:
             turn, before, after = self._answered
             if after == len(said) and said[before - 1] is not turn:  # nothing was said since
@@ -216,6 +222,17 @@ class _Talk:
             else:
                 contents.append(one)
         return tuple(contents)
+
+
+def _missing(
+    call: FunctionCall, shown: str, pending: Sequence[str], outcomes: Mapping[str, CallOutcome] | None
+) -> FunctionResponse:
+    """Return what stands for the response to a call that no event answers, by the id that is shown."""
+    if call.id in pending:
+        outcome: CallOutcome = "pending"
+    else:
+        outcome = "unknown" if outcomes is None else outcomes.get(call.id, "not_started")
+    return FunctionResponse(shown, call.name, outcome_response(outcome))
 
 
 def _since_newest_message(events: Sequence[Event], agent: str, branch: str | None) -> Iterable[Event]:
