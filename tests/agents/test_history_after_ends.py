@@ -8,7 +8,8 @@ import pytest
 
 from desk import PATIENCE, Desk
 from intermission import RunConfig, RunStatus, ToolExecution
-from intermission.testing import calls, error, text
+from intermission.testing import Gate, calls, error, text
+from intermission.testing.replies import Reply
 from intermission_storage import Record
 
 PARALLEL = RunConfig()
@@ -65,7 +66,10 @@ def in_the_model(config: RunConfig, ending: str, status: RunStatus, *pieces: str
         desk.speaking.arrived()
         getattr(run, ending)("enough")
 
-    return End(lambda gate: text("Hello ", "wor", gate, *pieces), config, end, status, [])
+    def reply(gate: Gate) -> Reply:
+        return text("Hello ", "wor", gate, *pieces)
+
+    return End(reply, config, end, status, [])
 
 
 def responding(_: str, records: Sequence[Record]) -> bool:

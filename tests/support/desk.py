@@ -9,6 +9,7 @@ from intermission import Content, FunctionCall, Run, RunConfig, Runner
 from intermission.models import ModelRequest
 from intermission.testing import FaultyLog, Gate, ManualClock, ScriptedModel, calls, contents_problems
 from intermission.testing.replies import Reply
+from intermission_storage import Kind
 from pools import until
 from wire_shapes import problems_on_the_wire
 
@@ -48,9 +49,10 @@ class Desk:
         self.waiting = {name: AsyncGate() for name in "xyz"}
         self.log, self.clock, self.config = FaultyLog(), ManualClock(), config
         self.speaking = Gate()
-        first = calls(*[(name, {}) for name in reply]) if isinstance(reply, str) else reply
-        if callable(first):
-            first = first(self.speaking)
+        if isinstance(reply, str):
+            first: Reply = calls(*[(name, dict[str, Any]()) for name in reply])
+        else:
+            first = reply(self.speaking) if callable(reply) else reply
         self.model = ScriptedModel(first, default="ok")
         self.held = [self.speaking]
         self.runner = self._runner()
@@ -85,7 +87,8 @@ class Desk:
 
     def begun(self) -> dict[str, int]:
         """Return how often each tool has begun."""
-        return {name: gate.arrivals for name, gate in {**self.blocking, **self.waiting}.items()}
+        blocking = {name: gate.arrivals for name, gate in self.blocking.items()}
+        return blocking | {name: gate.arrivals for name, gate in self.waiting.items()}
 
     def open(self, names: str = "abcxyz") -> None:
         """Open gates."""
@@ -100,7 +103,7 @@ class Desk:
 
     def _finished(self) -> int:
         (stream,) = self.log.streams()
-        return [record.kind for record in self.log.read(stream)].count("call_finished")
+        return [record.kind for record in self.log.read(stream)].count(Kind.CALL_FINISHED)
 
     def calls(self) -> Sequence[FunctionCall]:
         """Return the calls of the turn."""

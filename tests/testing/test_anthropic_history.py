@@ -30,7 +30,7 @@ def assistant(*blocks: object) -> dict[str, Any]:
     return {"role": "assistant", "content": list(blocks)}
 
 
-IMAGE = {"type": "image", "source": {}}
+IMAGE: dict[str, Any] = {"type": "image", "source": {}}
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
 
 

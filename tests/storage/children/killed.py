@@ -11,7 +11,7 @@ import threading
 from children import say
 from intermission import App, LlmAgent, RunConfig, Runner, ToolExecution
 from intermission.testing import Gate, ScriptedModel, calls, text
-from intermission_storage import LmdbEventLog
+from intermission_storage import Kind, LmdbEventLog
 
 CONFIGS = {
     "one_by_one": RunConfig(tool_execution=ToolExecution.SEQUENTIAL),
@@ -40,8 +40,8 @@ def main(path: str, mode: str) -> None:
             next(iter(run))
         else:
             run.start()
-            kinds = list[str]()
-            while (kinds.count("call_started"), kinds.count("call_finished")) != (STARTED[mode], 1):
+            kinds = list[Kind]()
+            while (kinds.count(Kind.CALL_STARTED), kinds.count(Kind.CALL_FINISHED)) != (STARTED[mode], 1):
                 never.wait(0.001)
                 kinds = [record.kind for record in log.read(log.streams()[0])]
         say("standing")
