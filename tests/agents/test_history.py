@@ -6,10 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scale
-from chat_rules import broken_rules, broken_rules_of
 from intermission import Content, Event, FunctionCall, FunctionResponse, Part
 from intermission.agents.contents import asking, conversation
-from intermission.models import ModelRequest
 from intermission.testing import contents_problems
 from play import said
 from wire_shapes import problems_on_the_wire
@@ -58,7 +56,6 @@ def test_whatever_the_log_holds_the_conversation_breaks_no_rule_of_a_provider(
 
     assert contents_problems(contents) == []
     assert problems_on_the_wire(contents) == {}
-    assert broken_rules_of(ModelRequest(contents=contents)) == []
 
 
 @given(st.lists(EVENTS, max_size=10))
@@ -72,31 +69,3 @@ def test_every_call_of_the_agents_is_shown_and_answered(events: list[Event]) -> 
     ]
     shown = [{call.args["at"] for call in one.function_calls if call.args["at"]} for one in contents]
     assert [ids for ids in shown if ids] == called
-
-
-def wire(*messages: dict[str, Any]) -> list[str]:
-    return broken_rules(messages)
-
-
-def call(*ids: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": None, "tool_calls": [{"id": name} for name in ids]}
-
-
-def answer(name: str) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": name, "content": "{}"}
-
-
-def test_a_broken_rule_is_found() -> None:
-    user = {"role": "user", "content": "hi"}
-    assert wire(user, call("1", "2"), answer("2"), answer("1"), user) == []
-    assert wire(call("1"), user, answer("1")) == [
-        "1: calls ['1'] are not answered before it",
-        "2: a response to no open call",
-    ]
-    assert wire(call("1", "2"), answer("1")) == ["end: calls ['2'] are not answered"]
-    assert wire(call("1"), answer("1"), answer("1")) == ["2: a response to no open call"]
-    assert wire(call("1", "1"), answer("1"), answer("1")) == ["0: call ids ['1', '1']"]
-    assert wire(call(""), answer("")) == ["0: call ids ['']"]
-    assert wire({"role": "assistant", "content": ""}) == ["0: it is empty"]
-    assert wire({**call("1"), "role": "user"}, answer("1")) == ["0: calls of the role user"]
-    assert wire({"role": "model", "content": "hi"}) == ["0: the role model"]

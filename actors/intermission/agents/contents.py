@@ -97,10 +97,12 @@ def conversation(
         if author != agent and author != "user":
             talk.add_others(event, parts)
         elif len(parts) == 1 and (text := parts[0].text) is not None and not parts[0].thought:
+            role = content.role
             if text and not text.isspace():
-                # Nearly all events are this one.
-                role = _role(author, content)
-                said.append(content if content.role == role else Content(role, parts))
+                if role == "user" or (role == "model" and author == agent):
+                    said.append(content)  # nearly all events are this one
+                else:
+                    said.append(Content(_role(author, content), parts))
         else:
             talk.add(event, content, calls=author == agent)
     return talk.contents(outcomes)
@@ -146,6 +148,7 @@ class _Talk:
         """Add what the user or the agent said; only an agent's message may hold calls."""
         spoken: list[Part] = []
         asked: dict[str, FunctionCall] = {}
+        ids: list[str] = []
         answered: _Turn | None = None
         before = len(self.said)
         for index, part in enumerate(content.parts):
@@ -162,9 +165,10 @@ class _Talk:
                     self._open.pop(response.id, None)
                     spoken.append(Part(text=f"{_narrate(self._told[response.id], part)}\n"))
             elif call is not None:
-                if not calls or (call.id and any(call.id == other.id for other in asked.values())):
-                    continue
                 shown = call.id
+                if not calls or (shown and shown in ids):
+                    continue
+                ids.append(shown)
                 if not shown or shown in self._asked:
                     shown = f"{event.id}-{index}"
                     part = Part(function_call=FunctionCall(shown, call.name, call.args))
@@ -177,7 +181,7 @@ class _Talk:
             for shown, call in asked.items():
                 self._asked[call.id] = turn, shown
             self.said.append(turn)
-        elif any(not part.text or not part.text.isspace() for part in spoken):
+        elif spoken and any(not part.text or not part.text.isspace() for part in spoken):
             self.said.append(Content(_role(event.author, content), tuple(spoken)))
         if answered is not None:
             self._answered = answered, before, len(self.said)
