@@ -18,6 +18,7 @@ SUBSCRIBE = RunConfig(tool_execution=ToolExecution.PARALLEL_SUBSCRIBE)
 IN_TIME = RunConfig(timeout=10, tool_execution=ToolExecution.SEQUENTIAL)
 TOOLS_IN_TIME = RunConfig(tool_timeout=10, tool_execution=ToolExecution.SEQUENTIAL)
 ONE_CALL = RunConfig(max_llm_calls=1)
+UNKNOWN, NOT_STARTED = "unknown", "not_started"
 
 
 class End(NamedTuple):
@@ -51,13 +52,14 @@ def cancelled(reply: Any, config: RunConfig, arriving: str, told: list[Any], fin
     return End(reply, config, end, RunStatus.CANCELLED, told)
 
 
-def in_a_commit(batch: Any, told: list[Any], open_before: str = "", reply: Any = "ab") -> End:
+def in_a_commit(ending: str, batch: Any, told: list[Any], open_before: str = "", reply: Any = "ab") -> End:
     def end(desk: Desk) -> None:
         desk.open(open_before)
         desk.hold(batch)
-        desk.run.cancel("enough")
+        getattr(desk.run, ending)("enough")
 
-    return End(reply, ONE_BY_ONE, end, RunStatus.CANCELLED, told)
+    status = RunStatus.CANCELLED if ending == "cancel" else RunStatus.STOPPED
+    return End(reply, ONE_BY_ONE, end, status, told)
 
 
 def in_the_model(config: RunConfig, ending: str, status: RunStatus, *pieces: str) -> End:
@@ -81,6 +83,14 @@ def stopped(desk: Desk) -> None:
     desk.start("a").stop("enough")
 
 
+def closing_by(runs: str, status: RunStatus) -> End:
+    def end(desk: Desk) -> None:
+        desk.start("a")
+        desk.runner.close(grace=0, runs=runs)
+
+    return End("ab", ONE_BY_ONE, end, status, [UNKNOWN, NOT_STARTED])
+
+
 def late(desk: Desk) -> None:
     desk.start("a")
     desk.clock.advance(10)
@@ -98,12 +108,16 @@ def left_alone(desk: Desk) -> None:
     desk.start()
 
 
-UNKNOWN, NOT_STARTED = "unknown", "not_started"
+CLOSING = {
+    "close in a tool": closing_by("cancel", RunStatus.CANCELLED),
+    "release in a tool": closing_by("release", RunStatus.INTERRUPTED),
+}
 ENDS = {
-    "cancel before the model": in_a_commit(1, [], reply=text("ok")),
+    **CLOSING,
+    "cancel before the model": in_a_commit("cancel", 1, [], reply=text("ok")),
     "cancel in the model": in_the_model(PARALLEL, "cancel", RunStatus.CANCELLED),
     "cancel in a stream": in_the_model(RunConfig(streaming=True), "cancel", RunStatus.CANCELLED),
-    "cancel while the calls are stored": in_a_commit("call_started", [UNKNOWN, NOT_STARTED]),
+    "cancel while the calls are stored": in_a_commit("cancel", "call_started", [UNKNOWN, NOT_STARTED]),
     "cancel in the first tool": cancelled("a", PARALLEL, "a", [UNKNOWN]),
     "cancel in an async tool": cancelled("x", PARALLEL, "x", [UNKNOWN]),
     "cancel in the first of three": cancelled("abc", ONE_BY_ONE, "a", [UNKNOWN, NOT_STARTED, NOT_STARTED]),
@@ -112,8 +126,11 @@ ENDS = {
     "cancel when one of three is done": cancelled("abc", SUBSCRIBE, "abc", [UNKNOWN, "b", UNKNOWN], "b"),
     "cancel when an async one is done": cancelled("xyz", PARALLEL, "xyz", [UNKNOWN, UNKNOWN, "z"], "z"),
     "cancel in tools of both kinds": cancelled("axb", PARALLEL, "ax", [UNKNOWN, UNKNOWN, NOT_STARTED]),
-    "cancel while the responses are stored": in_a_commit(responding, ["a", "b"], "ab"),
+    "cancel while the responses are stored": in_a_commit("cancel", responding, ["a", "b"], "ab"),
     "cancel of one call": End("xyz", PARALLEL, one_of_three, RunStatus.COMPLETED, ["x", UNKNOWN, "z"]),
+    "stop before the model": in_a_commit("stop", 1, [], reply=text("ok")),
+    "stop while the calls are stored": in_a_commit("stop", "call_started", [NOT_STARTED, NOT_STARTED]),
+    "stop while the responses are stored": in_a_commit("stop", responding, ["a", "b"], "ab"),
     "stop in the model": in_the_model(PARALLEL, "stop", RunStatus.COMPLETED, "ld"),
     "stop in the first of two": End("ab", ONE_BY_ONE, stopped, RunStatus.STOPPED, ["a", NOT_STARTED]),
     "deadline in a tool": End("ab", IN_TIME, late, RunStatus.EXPIRED, [UNKNOWN, NOT_STARTED]),
@@ -133,7 +150,7 @@ def test_the_next_request_is_legal_and_says_what_became_of_each_call(name: str, 
     reply, config, end, status, told = ENDS[name]
     with closing(Desk(reply, config)) as desk:
         end(desk)
-        assert desk.go_on(restart=restart) == told
+        assert desk.go_on(restart=restart or name in CLOSING) == told
         assert desk.run.result(PATIENCE).status is status
         assert max(desk.begun().values()) <= 1
         if status is not RunStatus.COMPLETED:

@@ -26,7 +26,7 @@ from intermission.models import ModelRequest, ModelResponse
 from intermission.testing import FaultyLog
 from scale import rounds
 
-ROUNDS = rounds(60, 1000)
+ROUNDS = rounds(40, 1000)
 TURNS = 5
 MODES = list(ToolExecution)
 FAILURES = list(OnToolFailure)

@@ -118,7 +118,11 @@ class Desk:
         return gate
 
     def go_on(self, *, restart: bool) -> list[Any]:
-        """Let all go, send the next message, and return what its model was told of the calls before."""
+        """Let all go, send the next message, and return what its model was told of the calls before.
+
+        Args:
+            restart: On a new runner.
+        """
         self.open()
         for gate in self.held:
             gate.open()
