@@ -114,6 +114,8 @@ async def _play(scene: Scene, framework: Framework) -> None:
     # The loop goes on, so that what the framework does afterwards can be done.
     while not looked.is_set():
         await asyncio.sleep(0.01)
+    if not times:
+        raise SystemExit(f"there was nothing to cancel: the run {how}")
     _say(back=back - times[0], how=how, **seen)
     try:
         answer = await asyncio.wait_for(framework.run("And?"), PATIENCE)
@@ -129,7 +131,8 @@ def _cancel(
 ) -> None:
     """On a thread of its own, for a tool may hold up the loop: cancel, and look a second later."""
     if not scene.begun.wait(PATIENCE):
-        raise SystemExit("nothing has begun")
+        looked.set()
+        return
     threading.Event().wait(0.1)  # so that a piece of a stream has arrived, too
     times.append(time.monotonic())
     framework.cancel()

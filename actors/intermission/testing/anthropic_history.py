@@ -24,6 +24,9 @@ _ROLES_OF = {
 def problems(body: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with the `system` and the `messages` of a request; `[]` if nothing is.
 
+    Where models differ, these are the rules of the strictest: some join messages of one role, or go on with
+    what the assistant said last.
+
     The messages are of the user and of the assistant in turn, begin and end with the user, and none is empty
     or holds an empty text. The calls of an assistant have ids that differ, in the whole conversation, and
     the very next message holds one result for each, before anything else; there are no other results.

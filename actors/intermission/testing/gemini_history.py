@@ -15,6 +15,8 @@ _ROLES_OF = {_CALL: "model", _RESPONSE: "user"}
 def problems(body: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with the `systemInstruction` and the `contents` of a request; `[]` if nothing is.
 
+    Where models differ, these are the rules of the strictest: newer ones take two contents of one role.
+
     The contents are of the user and of the model in turn, and begin and end with the user; each has parts,
     and each part is one thing and not empty. Behind a content with function calls stands one with as many
     responses, in the order of the calls, with their names, and with their ids if the two have some; there are
