@@ -15,7 +15,7 @@ A module imports only from the rows below its own:
     blocking/                  waits that a cancel ends
     kernel/                    what actors stand on
     events                     what is stored
-    state                      what it changes
+    state  pending             what it changes; calls that wait for an answer
     content  config  keys  errors      values: frozen dataclasses
     ---------------------------------------------------------------------
     intermission_storage       the event log; it knows none of the above
@@ -30,22 +30,39 @@ from intermission.agents import (
     BaseAgent,
     CallbackContext,
     LlmAgent,
+    LoopAgent,
+    ParallelAgent,
+    SequentialAgent,
     exit_loop,
     transfer_to_agent,
 )
-from intermission.config import OnConsumerLost, OnToolFailure, RunConfig, ToolExecution
+from intermission.config import (
+    OnConsumerLost,
+    OnToolFailure,
+    Residual,
+    ResumabilityConfig,
+    RunConfig,
+    ToolExecution,
+)
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import (
     AgentDepthError,
     AgentNotFoundError,
+    AgentTreeChangedError,
     AlreadyConsumedError,
+    AmbiguousResumeError,
     HookResultError,
     InstructionError,
     IntermissionError,
+    InvalidAnswerError,
     LlmCallsLimitExceededError,
+    MissingCallIdError,
     ModelError,
     ModelErrorKind,
+    NothingToResumeError,
+    NotResumableError,
     OverloadedError,
+    RecoveryLimitError,
     RunInterruptedError,
     RunTimeoutError,
     SessionBusyError,
@@ -53,6 +70,7 @@ from intermission.errors import (
     SessionExistsError,
     SessionNotFoundError,
     ToolFailedError,
+    UnknownCallError,
 )
 from intermission.events import Event, EventActions, Usage
 from intermission.kernel.actor import Actor
@@ -62,6 +80,7 @@ from intermission.kernel.supervision import Supervision, Terminated
 from intermission.kernel.system import ActorSystem
 from intermission.kernel.waits import ReentrantRunError
 from intermission.messages import PoisonPill, StartRun, Stop
+from intermission.pending import Answer, Confirmation, PendingCall, PendingKind
 from intermission.plugins import Plugin
 from intermission.runner import Runner
 from intermission.runs.messages import EventStored, RunEnded, RunStarted
@@ -76,10 +95,11 @@ from intermission.runs.result import CancelSource, RunResult, RunStatus
 from intermission.runs.run import Run
 from intermission.sessions.catalog import SessionEntry, SessionInfo, Sessions
 from intermission.sessions.handle import Session
+from intermission.sessions.resuming_runs import Recovered, RecoveryReport
 from intermission.sessions.run_records import RunRecord
 from intermission.sessions.system import SessionSystem
 from intermission.state import State
-from intermission.tools import FunctionTool, ToolContext, tool
+from intermission.tools import FunctionTool, LongRunningFunctionTool, ToolContext, tool
 from intermission.version import __version__
 
 # The library logs under this name and leaves it to the program whether anybody listens.
@@ -94,7 +114,10 @@ __all__ = [
     "AgentDepthError",
     "AgentNotFoundError",
     "AgentTool",
+    "AgentTreeChangedError",
     "AlreadyConsumedError",
+    "AmbiguousResumeError",
+    "Answer",
     "App",
     "AskTimeoutError",
     "BaseAgent",
@@ -106,6 +129,7 @@ __all__ = [
     "CancelScope",
     "CancelSource",
     "Cancelled",
+    "Confirmation",
     "Content",
     "Event",
     "EventActions",
@@ -116,19 +140,33 @@ __all__ = [
     "HookResultError",
     "InstructionError",
     "IntermissionError",
+    "InvalidAnswerError",
     "LlmAgent",
     "LlmCallsLimitExceededError",
+    "LongRunningFunctionTool",
+    "LoopAgent",
+    "MissingCallIdError",
     "ModelError",
     "ModelErrorKind",
+    "NotResumableError",
+    "NothingToResumeError",
     "OnConsumerLost",
     "OnToolFailure",
     "OverloadedError",
+    "ParallelAgent",
     "Part",
+    "PendingCall",
+    "PendingKind",
     "Plugin",
     "PoisonPill",
+    "Recovered",
+    "RecoveryLimitError",
+    "RecoveryReport",
     "ReentrantRunError",
+    "Residual",
     "ResidualOutcome",
     "ResidualWork",
+    "ResumabilityConfig",
     "Run",
     "RunConfig",
     "RunEnded",
@@ -139,6 +177,7 @@ __all__ = [
     "RunStatus",
     "RunTimeoutError",
     "Runner",
+    "SequentialAgent",
     "Session",
     "SessionBusyError",
     "SessionClosedError",
@@ -156,6 +195,7 @@ __all__ = [
     "ToolContext",
     "ToolExecution",
     "ToolFailedError",
+    "UnknownCallError",
     "Usage",
     "__version__",
     "exit_loop",

@@ -3,19 +3,27 @@
     IntermissionError
     ├── AgentDepthError              agents run one another without an end
     ├── AgentNotFoundError           an agent was to hand over to one that its tree does not have
+    ├── AgentTreeChangedError        what a run is to go on with is not in the app any more
     ├── AlreadyConsumedError         the run's events have a consumer already
+    ├── AmbiguousResumeError         what is to be gone on with is not one invocation
     ├── HookResultError              a callback or a plugin's hook returned what it must not
     ├── InstructionError             an instruction needs a key that the state does not have
+    ├── InvalidAnswerError           an answer does not say what its call waits for
     ├── LlmCallsLimitExceededError   the run asked the model more often than its limit
+    ├── MissingCallIdError           an answer does not say to which call
     ├── ModelError                   a model call failed; `kind` says how
+    ├── NotResumableError            the app does not keep what is needed to go on with a run
+    ├── NothingToResumeError         the session knows no such invocation
     ├── OverloadedError              too many runs wait, or no worker was free in time
+    ├── RecoveryLimitError           a run's process has died in it too often
     ├── RunInterruptedError          the run ended without an outcome of its own
     ├── RunTimeoutError              the run took longer than its timeout
     ├── SessionBusyError             another process or runner has the session
     ├── SessionClosedError           the session or its runner closed before the run began
     ├── SessionExistsError           a session of that key exists already
     ├── SessionNotFoundError         the log holds no such session
-    └── ToolFailedError              an async tool failed, and no hook answered for it
+    ├── ToolFailedError              an async tool failed, and no hook answered for it
+    └── UnknownCallError             an answer is to a call that nobody in the session waits for
 
 Errors of the event log are `intermission_storage.StorageError` and its kin.
 """
@@ -28,14 +36,21 @@ from intermission_storage import Owner
 __all__ = [
     "AgentDepthError",
     "AgentNotFoundError",
+    "AgentTreeChangedError",
     "AlreadyConsumedError",
+    "AmbiguousResumeError",
     "HookResultError",
     "InstructionError",
     "IntermissionError",
+    "InvalidAnswerError",
     "LlmCallsLimitExceededError",
+    "MissingCallIdError",
     "ModelError",
     "ModelErrorKind",
+    "NotResumableError",
+    "NothingToResumeError",
     "OverloadedError",
+    "RecoveryLimitError",
     "RunInterruptedError",
     "RunTimeoutError",
     "SessionBusyError",
@@ -43,6 +58,7 @@ __all__ = [
     "SessionExistsError",
     "SessionNotFoundError",
     "ToolFailedError",
+    "UnknownCallError",
 ]
 
 
@@ -85,8 +101,28 @@ class AgentNotFoundError(IntermissionError):
         self.target = target
 
 
+class AgentTreeChangedError(IntermissionError):
+    """What a run is to go on with is not in the app any more. Nothing was stored; the session is usable.
+
+    Attributes:
+        missing: What there was when the run began: agents, tools, and orders of sub-agents.
+    """
+
+    def __init__(self, invocation_id: str, missing: Sequence[str]) -> None:
+        super().__init__(
+            f"run {invocation_id} cannot be gone on with, for the app has changed since it began: "
+            f"{'; '.join(missing)}. Nothing was stored. Bring that back to go on with the run, cancel it, or "
+            "send a new message."
+        )
+        self.missing = tuple(missing)
+
+
 class AlreadyConsumedError(IntermissionError):
     """A run has one stream of events, and somebody iterates it already. The run is not touched."""
+
+
+class AmbiguousResumeError(IntermissionError):
+    """What is to be gone on with is not one invocation, or one that has its message. Nothing was stored."""
 
 
 class HookResultError(IntermissionError, TypeError):
@@ -124,6 +160,10 @@ class InstructionError(IntermissionError):
         self.key = key
 
 
+class InvalidAnswerError(IntermissionError, ValueError):
+    """An answer does not say what its call waits for. Nothing was stored, and the call still waits."""
+
+
 class LlmCallsLimitExceededError(IntermissionError):
     """The run would have asked a model more often than `RunConfig.max_llm_calls` allows.
 
@@ -136,6 +176,10 @@ class LlmCallsLimitExceededError(IntermissionError):
             "What was stored before is kept."
         )
         self.limit = limit
+
+
+class MissingCallIdError(IntermissionError, ValueError):
+    """An answer does not say to which call. Nothing was stored."""
 
 
 class ModelErrorKind(StrEnum):
@@ -185,8 +229,40 @@ class ModelError(IntermissionError):
         }
 
 
+class NotResumableError(IntermissionError):
+    """The app does not keep what is needed to go on with a run. Nothing was stored."""
+
+    def __init__(self, app: str) -> None:
+        super().__init__(
+            f"app {app!r} is not resumable: give it ResumabilityConfig(is_resumable=True) to have its runs "
+            "pause, and to go on with them."
+        )
+
+
+class NothingToResumeError(IntermissionError):
+    """The session knows no such invocation. Nothing was stored."""
+
+
 class OverloadedError(IntermissionError):
     """Too many runs wait in one session, or no worker got free in time. What was stored before is kept."""
+
+
+class RecoveryLimitError(IntermissionError):
+    """A run's process has died in it again and again, so it was ended. What was stored before is kept.
+
+    Attributes:
+        invocation_id: The run.
+        attempts: How often it was gone on with.
+    """
+
+    def __init__(self, invocation_id: str, attempts: int) -> None:
+        super().__init__(
+            f"run {invocation_id} was gone on with {attempts} times, and its process died in it each time, "
+            "so it was ended. What was stored before is kept. Look for what kills the process, then "
+            "resume(invocation_id=…) goes on with it."
+        )
+        self.invocation_id = invocation_id
+        self.attempts = attempts
 
 
 class RunTimeoutError(IntermissionError):
@@ -270,3 +346,7 @@ class ToolFailedError(IntermissionError):
         )
         self.tool = tool
         self.call_id = call_id
+
+
+class UnknownCallError(IntermissionError):
+    """An answer is to a call that nobody in the session waits for. Nothing was stored."""

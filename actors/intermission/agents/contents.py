@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from intermission.content import Content, FunctionCall, FunctionResponse, Part, plain_copy
-from intermission.events import Event
+from intermission.events import Event, is_within
 
-__all__ = ["CallOutcome", "asking", "conversation", "is_within", "outcome_response"]
+__all__ = ["CallOutcome", "asking", "conversation", "outcome_response"]
 
 CallOutcome: TypeAlias = str | Mapping[str, Any]
 """What the log knows of a call that no event answers: its response, or what became of it in a word."""
@@ -52,11 +52,6 @@ def asking(contents: tuple[Content, ...]) -> tuple[Content, ...]:
     before = (_BEFORE,) if contents[0].role == "model" else ()
     behind = (_GO_ON,) if contents[-1].role == "model" else ()
     return before + contents + behind if before or behind else contents
-
-
-def is_within(branch: str | None, outer: str | None) -> bool:
-    """Return whether a branch is another one, or one that forked off it; all are within `None`."""
-    return outer is None or branch == outer or (branch is not None and branch.startswith(f"{outer}."))
 
 
 def conversation(
