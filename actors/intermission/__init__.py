@@ -72,11 +72,12 @@ from intermission.errors import (
     SessionNotFoundError,
     ToolFailedError,
     UnknownCallError,
+    UnrequestedCancelError,
 )
 from intermission.events import Event, EventActions, Usage
 from intermission.kernel.actor import Actor
 from intermission.kernel.ref import ActorDeadError, ActorRef, AskTimeoutError
-from intermission.kernel.scope import Cancelled, CancelScope
+from intermission.kernel.scope import Cancelled, CancelScope, Force
 from intermission.kernel.supervision import Supervision, Terminated
 from intermission.kernel.system import ActorSystem
 from intermission.kernel.waits import ReentrantRunError
@@ -94,6 +95,7 @@ from intermission.runs.receipt import (
 )
 from intermission.runs.result import CancelSource, RunResult, RunStatus
 from intermission.runs.run import Run
+from intermission.runs.work import Escalation
 from intermission.sessions.catalog import SessionEntry, SessionInfo, Sessions
 from intermission.sessions.handle import Session
 from intermission.sessions.resuming_runs import Recovered, RecoveryReport
@@ -132,10 +134,12 @@ __all__ = [
     "Cancelled",
     "Confirmation",
     "Content",
+    "Escalation",
     "Event",
     "EventActions",
     "EventStored",
     "EventsCompactionConfig",
+    "Force",
     "FunctionCall",
     "FunctionResponse",
     "FunctionTool",
@@ -198,6 +202,7 @@ __all__ = [
     "ToolExecution",
     "ToolFailedError",
     "UnknownCallError",
+    "UnrequestedCancelError",
     "Usage",
     "__version__",
     "exit_loop",

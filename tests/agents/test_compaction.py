@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 import scale
 from apps import KEY
-from chat_rules import broken_rules_of
 from intermission import (
     App,
     Content,
@@ -23,13 +22,13 @@ from intermission import (
     SequentialAgent,
 )
 from intermission.agents.compaction import compacted, compaction_of, is_due, window
-from intermission.agents.contents import conversation
+from intermission.agents.contents import asking, conversation
 from intermission.agents.summaries import summary_request
-from intermission.models import ModelRequest
 from intermission.pending import CONFIRMATION
-from intermission.testing import ScriptedModel, calls
+from intermission.testing import ScriptedModel, calls, contents_problems
 from intermission_storage import MemoryEventLog
 from play import answering, calling, said
+from wire_shapes import problems_on_the_wire
 
 
 def summary(start: int, end: int, text: str = "sum") -> Event:
@@ -164,7 +163,7 @@ STEPS = st.lists(
 def test_wherever_summaries_cut_the_conversation_is_legal_and_holds_each_call_that_waits(
     steps: list[tuple[str, tuple[str, ...]]], cuts: list[tuple[int, int]]
 ) -> None:
-    events, called = list[Event](), dict[str, str]()
+    events, called = [said("hi", "user")], dict[str, str]()
     waiting = set[str]()
     for number, (what, ids) in enumerate(steps):
         if what == "said":
@@ -181,9 +180,10 @@ def test_wherever_summaries_cut_the_conversation_is_legal_and_holds_each_call_th
     events = numbered(*events, said("and now?", "user"))  # else what lies before an answer is left out
     events += [summary(min(cut), max(cut)) for cut in cuts]
 
-    contents = conversation(events, "a")
+    contents = asking(conversation(events, "a"))
 
-    assert broken_rules_of(ModelRequest(contents=contents)) == []
+    assert contents_problems(contents) == []
+    assert problems_on_the_wire(contents) == {}
     assert waiting <= {call.id for content in contents for call in content.function_calls}
 
 
@@ -258,8 +258,8 @@ def test_a_pause_over_a_cut_is_gone_on_with_and_the_model_sees_its_calls_with_th
 
     assert result.text == "All right."
     for request in model.requests:
-        assert broken_rules_of(request) == []
-        assert request.contents[0].role == "user"
+        assert contents_problems(request.contents) == []
+        assert problems_on_the_wire(request.contents) == {}
     last = model.requests[-1].contents
     assert "events" in last[0].text
     (turn,) = [content for content in last if content.function_calls]

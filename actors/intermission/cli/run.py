@@ -133,7 +133,8 @@ def watch(run: Run, screen: Screen) -> int:
     """Show what comes of a run and what it waits for; return the exit code. Ctrl-C cancels it."""
     live = Live(screen)
     try:
-        for event in run:
+        # Nobody's run: else a Ctrl-C were the loss of its consumer, too, and the cancel below came late.
+        for event in run.start():
             live.show(event)
     except KeyboardInterrupt:
         live.end_line()

@@ -1,6 +1,6 @@
 """`Services`: what the runs of one runner share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from intermission.agents.plugins import Plugins
 from intermission.kernel.clock import Clock
@@ -11,6 +11,7 @@ from intermission.kernel.system import ActorSystem
 from intermission.kernel.timer import Timer
 from intermission.kernel.waits import WaitsFor
 from intermission.kernel.workers import Workers
+from intermission.runs.counts import Counts
 
 __all__ = ["Services"]
 
@@ -29,6 +30,7 @@ class Services:
         scopes: What the scopes of runs use: the same timer and workers.
         loops: Where async tools run.
         plugins: The app's plugins.
+        counts: What becomes of them.
     """
 
     system: ActorSystem
@@ -40,3 +42,4 @@ class Services:
     scopes: ScopeHost
     loops: ToolLoops
     plugins: Plugins
+    counts: Counts = field(default_factory=Counts)
