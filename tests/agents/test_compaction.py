@@ -138,7 +138,7 @@ def test_a_call_that_waits_is_told_until_it_is_answered_and_then_until_that_is_s
 
 
 def test_a_call_about_which_a_question_waits_is_told_and_one_that_nobody_will_answer_is_not() -> None:
-    about = {"originalFunctionCall": {"id": "x", "name": "look", "args": {}}}
+    about: dict[str, Any] = {"originalFunctionCall": {"id": "x", "name": "look", "args": {}}}
     asked = Content.model(calls=[FunctionCall("q", CONFIRMATION, about)])
     question = said(asked, long_running_tool_ids=("q",))
     events = numbered(said("before", "user"), calling("x"), question, said("so", "user"))

@@ -1,87 +1,30 @@
-"""What `docs/pausing.md` promises, each promise by itself."""
+"""What `docs/pausing.md` promises of questions and answers, each promise by itself."""
 
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from apps import APP, KEY, records
 from intermission import (
-    AgentContext,
-    AgentTreeChangedError,
-    AmbiguousResumeError,
     Answer,
     App,
-    BaseAgent,
     Content,
     Event,
     FunctionResponse,
     FunctionTool,
-    IntermissionError,
-    InvalidAnswerError,
     LlmAgent,
     LlmCallsLimitExceededError,
     LongRunningFunctionTool,
-    LoopAgent,
-    MissingCallIdError,
-    NothingToResumeError,
-    NotResumableError,
-    ParallelAgent,
     Part,
-    PendingCall,
-    ResumabilityConfig,
     RunConfig,
     Runner,
-    RunResult,
-    SequentialAgent,
     ToolContext,
-    UnknownCallError,
 )
-from intermission.agents import Call, Emit, SaveState
-from intermission.agents.effects import Steps
 from intermission.pending import CONFIRMATION
-from intermission.testing import ScriptedModel, calls, error
-from intermission_storage import EventLog, LmdbEventLog, MemoryEventLog
-
-RESUMABLE = ResumabilityConfig(is_resumable=True)
-PAY = calls(("pay", {"amount": 3}))
-
-
-class Shop:
-    """An app with a tool that asks for leave, one whose result comes later, and a plain one."""
-
-    def __init__(self, *replies: Any, default: Any = "done") -> None:
-        self.paid: list[tuple[int, Any]] = []
-        self.model = ScriptedModel(*replies, default=default)
-        self.log: EventLog = MemoryEventLog()
-
-    def pay(self, amount: int, tool_context: ToolContext) -> dict[str, int]:
-        """Pay."""
-        said = tool_context.confirmation
-        self.paid.append((amount, None if said is None else said.payload))
-        return {"paid": amount}
-
-    def measure(self, number: int = 1) -> None:
-        """Measure, which takes days."""
-
-    def tools(self) -> list[FunctionTool]:
-        """Its tools."""
-        return [FunctionTool(self.pay, require_confirmation=True), LongRunningFunctionTool(self.measure)]
-
-    def agent(self, name: str = "clerk", **fields: Any) -> LlmAgent:
-        """The agent that has them."""
-        return LlmAgent(name, self.model, tools=self.tools(), **fields)
-
-    def runner(self, root: BaseAgent | None = None) -> Runner:
-        """A runner on its log; of no other is anything left."""
-        return Runner(App(APP, root or self.agent(), resumability_config=RESUMABLE), log=self.log)
-
-
-def paused(runner: Runner, message: str = "Pay!") -> tuple[RunResult, list[PendingCall]]:
-    result = runner.run(**KEY, message=message).result()
-    assert result.status == "paused", result
-    return result, list(result.pending)
+from intermission.testing import ScriptedModel, calls
+from intermission_storage import LmdbEventLog, MemoryEventLog
+from paying import PAY, RESUMABLE, Shop, paused
 
 
 def test_a_question_is_stored_before_it_is_shown_and_may_be_answered_from_inside_its_handler() -> None:
@@ -242,7 +185,10 @@ def test_a_function_of_the_arguments_says_which_calls_need_leave(amount: int, st
         """Pay."""
         return amount
 
-    tool = FunctionTool(pay, require_confirmation=lambda amount: amount > 20)
+    def large(amount: int) -> bool:
+        return amount > 20
+
+    tool = FunctionTool(pay, require_confirmation=large)
     agent = LlmAgent("clerk", ScriptedModel(calls(("pay", {"amount": amount})), default="done"), tools=[tool])
     with Runner(App(APP, agent, resumability_config=RESUMABLE), log=MemoryEventLog()) as runner:
         assert runner.run(**KEY, message="Pay!").result().status == status
@@ -261,283 +207,6 @@ def test_a_long_running_tool_that_returns_something_has_answered_and_pauses_noth
         _, (call,) = paused(runner)
         assert call.arguments == {"number": 1}
     assert len(model.requests) == 2
-
-
-def respond(call: PendingCall, said: dict[str, Any]) -> Part:
-    """The part of a message that answers a call, as ADK's clients write it."""
-    name = CONFIRMATION if call.kind == "confirmation" else call.tool
-    return Part(function_response=FunctionResponse(call.id, name, said))
-
-
-def test_a_message_with_function_responses_answers_and_a_text_beside_them_is_stored_behind_them() -> None:
-    shop = Shop(PAY)
-    with shop.runner() as runner:
-        result, (call,) = paused(runner)
-        message = Content("user", (Part(text="But hurry!"), respond(call, {"confirmed": True})))
-        run = runner.run(**KEY, message=message)
-        assert run.answer() == "done"
-        assert run.invocation_id == result.invocation_id
-        said = [event for event in runner.sessions.events(**KEY) if event.author == "user"][-1]
-    assert said.function_responses
-    assert said.text == "But hurry!"
-    assert said.content is not None
-    assert said.content.parts[-1].text == "But hurry!"
-
-
-STATES = ["paused", "answered in part", "completed", "stopped", "cancelled", "failed", "none"]
-
-
-def in_state(runner: Runner, state: str) -> tuple[str, list[PendingCall]]:
-    """Bring an invocation into a state; return its id, and the two calls that it has asked about."""
-    if state == "none":
-        return "e-none", []
-    result, waiting = paused(runner)
-    invocation = result.invocation_id or ""
-    if state == "answered in part":
-        runner.resume(**KEY, answers=[waiting[0].reply({"cm": 1})]).result()
-    elif state == "cancelled":
-        runner.cancel(**KEY, invocation_id=invocation)
-    elif state != "paused":
-        run = runner.resume(**KEY, answers=[waiting[0].reply({"cm": 1}), waiting[1].approve()])
-        if state == "stopped":
-            run.stop("enough")
-        assert run.result().status == state
-    return invocation, waiting
-
-
-# What is asked → what comes of it in each of the states. A status alone is that of a run of which nothing is
-# stored; with a plus sign something is.
-TABLE: dict[str, Sequence[Any]] = {
-    "the first answer": (
-        *("paused+", "paused", "completed", "completed", UnknownCallError, "completed", UnknownCallError),
-    ),
-    "both answers": (
-        *(
-            "completed+",
-            "completed+",
-            "completed",
-            "completed",
-            UnknownCallError,
-            "completed",
-            UnknownCallError,
-        ),
-    ),
-    "the id alone": (
-        *("paused", "paused", "completed", "completed", "paused+", "completed+", NothingToResumeError),
-    ),
-    "the id and a text": (
-        *(AmbiguousResumeError, AmbiguousResumeError, AmbiguousResumeError, AmbiguousResumeError),
-        *(AmbiguousResumeError, AmbiguousResumeError, NothingToResumeError),
-    ),
-}
-
-
-@pytest.mark.parametrize("asked", TABLE)
-@pytest.mark.parametrize("state", STATES)
-def test_what_comes_of_each_request_in_each_state(state: str, asked: str) -> None:
-    expected = TABLE[asked][STATES.index(state)]
-    fails = [error("validation", "no")] if state == "failed" else []
-    shop = Shop(calls(("measure", {}), ("pay", {"amount": 3})), *fails)
-    with shop.runner() as runner:
-        invocation, waiting = in_state(runner, state)
-        if not waiting:
-            runner.run(**KEY, message="Hello").result()  # there is a session
-            answers = [Answer("call-none", {"cm": 1})]
-        else:
-            answers = [waiting[0].reply({"cm": 1}), waiting[1].approve()]
-        before = records(shop.log)
-        if asked == "the id alone":
-            run = runner.resume(**KEY, invocation_id=invocation)
-        elif asked == "the id and a text":
-            run = runner.run(**KEY, message="Well?", invocation_id=invocation)
-        else:
-            run = runner.resume(**KEY, answers=answers[: 1 if asked == "the first answer" else 2])
-        if isinstance(expected, str):
-            assert run.result().status == expected.removesuffix("+")
-            assert (records(shop.log) != before) == expected.endswith("+")
-        else:
-            with pytest.raises(expected):
-                run.start()
-            assert records(shop.log) == before
-        assert runner.run(**KEY, message="Are you there?").result().status == "completed"
-
-
-@pytest.mark.parametrize(
-    ("answer", "refusal"),
-    [
-        (Answer("", {"confirmed": True}), MissingCallIdError),
-        (Answer("call-1", {"confirmed": True}), UnknownCallError),
-        (None, InvalidAnswerError),
-    ],
-)
-def test_an_answer_that_cannot_be_taken_is_a_typed_error_and_changes_nothing(
-    answer: Answer | None, refusal: type[IntermissionError]
-) -> None:
-    shop = Shop(PAY)
-    with shop.runner() as runner:
-        _, waiting = paused(runner)
-        before = records(shop.log)
-        with pytest.raises(refusal):
-            runner.resume(**KEY, answers=[answer or Answer(waiting[0].id, {"yes": 1})]).start()
-        assert records(shop.log) == before
-        assert runner.pending(**KEY) == waiting
-
-
-def test_answers_to_two_runs_at_once_are_refused_and_each_by_itself_is_taken() -> None:
-    shop = Shop(PAY, PAY)
-    with shop.runner() as runner:
-        answers = [paused(runner)[1][0].approve() for _ in range(2)]
-        with pytest.raises(AmbiguousResumeError, match="2 invocations"):
-            runner.resume(**KEY, answers=answers).start()
-        for answer in answers:
-            assert runner.resume(**KEY, answers=[answer]).answer() == "done"
-
-
-def test_an_app_that_is_not_resumable_says_so_at_the_call_and_one_in_which_runs_pause_is() -> None:
-    with Runner(App(APP, Shop().agent()), log=MemoryEventLog()) as runner:
-        with pytest.raises(NotResumableError):
-            runner.resume(**KEY, answers=[Answer("call-1", {})])
-        with pytest.raises(NotResumableError):
-            runner.run(**KEY, message="hi", invocation_id="e-1")
-
-
-def test_a_sequence_goes_on_where_it_was_and_what_was_done_is_not_done_again() -> None:
-    shop, before, after = Shop(PAY), ScriptedModel(default="ready"), ScriptedModel(default="over")
-    with shop.runner(_sequence(shop, before, after)) as runner:
-        _, (call,) = paused(runner)
-    with shop.runner(_sequence(shop, before, after)) as runner:
-        assert runner.resume(**KEY, answers=[call.approve()]).answer() == "over"
-    assert [len(model.requests) for model in (before, shop.model, after)] == [1, 2, 1]
-
-
-def _sequence(shop: Shop, before: ScriptedModel, after: ScriptedModel) -> BaseAgent:
-    agents = [LlmAgent("before", before), shop.agent(), LlmAgent("after", after)]
-    return SequentialAgent("steps", sub_agents=agents)
-
-
-def test_of_parallel_branches_only_those_that_wait_go_on() -> None:
-    shop, other = Shop(PAY), ScriptedModel(default="mine is done")
-    with shop.runner(ParallelAgent("both", sub_agents=[shop.agent(), LlmAgent("other", other)])) as runner:
-        _, (call,) = paused(runner)
-        assert call.branch == "both.clerk"
-    with shop.runner(ParallelAgent("both", sub_agents=[shop.agent(), LlmAgent("other", other)])) as runner:
-        assert runner.resume(**KEY, answers=[call.approve()]).result().status == "completed"
-    assert [len(model.requests) for model in (shop.model, other)] == [2, 1]
-
-
-def test_a_loop_goes_on_in_its_round() -> None:
-    shop = Shop("first round", PAY, "second round", "never")
-    with shop.runner(LoopAgent("loop", max_iterations=2, sub_agents=[shop.agent()])) as runner:
-        _, (call,) = paused(runner)
-        assert runner.resume(**KEY, answers=[call.approve()]).answer() == "second round"
-    assert len(shop.model.requests) == 3
-
-
-class Submits(MemoryEventLog):
-    """Keeps the events of each batch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.batches: list[list[Event]] = []
-
-    def submit(self, stream: str, records: Any, *args: Any, **options: Any) -> None:
-        """See `EventLog.submit`."""
-        events = [Event.from_dict(one.data) for one in records if one.kind == "event"]
-        self.batches.append(events)
-        super().submit(stream, records, *args, **options)
-
-
-def test_a_checkpoint_is_stored_in_the_commit_of_the_event_that_it_belongs_to() -> None:
-    log, model = Submits(), ScriptedModel(default="said")
-    agents = [LlmAgent("one", model), LlmAgent("two", model)]
-    app = App(APP, SequentialAgent("steps", sub_agents=agents), resumability_config=RESUMABLE)
-    with Runner(app, log=log) as runner:
-        runner.run(**KEY, message="hi").answer()
-
-    def word(event: Event) -> str:
-        state, end = event.actions.agent_state, event.actions.end_of_agent
-        return f"{event.author} {'ends' if end else event.text if state is None else dict(state)}"
-
-    assert [[word(event) for event in batch] for batch in log.batches] == [
-        ["user hi"],
-        ["steps {'current_sub_agent': 'one'}"],
-        ["one said", "one ends"],
-        ["steps {'current_sub_agent': 'two'}"],
-        ["two said", "two ends"],
-        ["steps ends"],
-    ]
-
-
-def test_an_agent_of_ones_own_goes_on_with_what_it_has_kept() -> None:
-    done, fails = list[int](), [True]
-
-    def step(number: int) -> None:
-        if number == 2 and fails:
-            fails.clear()
-            raise ConnectionError("the line is cut")
-        done.append(number)
-
-    class Steady(BaseAgent):
-        def run(self, context: AgentContext) -> Steps:
-            for number in range(context.agent_state.get("done", 0), 4):
-                yield Call(step, number)
-                yield SaveState({"done": number + 1})
-            yield Emit(context.event(self.name, content=Content.model("all")))
-
-    shop = Shop()
-    with shop.runner(Steady("steady")) as runner:
-        run = runner.run(**KEY, message="hi")
-        assert run.result().status == "failed"
-        again = runner.resume(**KEY, invocation_id=run.invocation_id)
-        assert again.answer() == "all"
-    assert done == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("change", "missing"),
-    [
-        ("an agent renamed", "has no sub-agent 'clerk'"),
-        ("a tool removed", "has no tool 'pay'"),
-        ("another order", "stand in another order"),
-        ("an agent and a tool added", None),
-    ],
-)
-def test_a_change_of_the_app_that_a_pause_needs_is_refused_by_name_and_an_addition_is_fine(
-    change: str, missing: str | None
-) -> None:
-    shop = Shop(PAY)
-    first = LlmAgent("first", ScriptedModel(default="ready"))
-    with shop.runner(SequentialAgent("steps", sub_agents=[first, shop.agent()])) as runner:
-        _, (call,) = paused(runner)
-    first = LlmAgent("first", ScriptedModel(default="ready"))
-    clerk = shop.agent("cashier" if change == "an agent renamed" else "clerk")
-    if change == "a tool removed":
-        clerk = LlmAgent("clerk", shop.model)
-    agents: list[BaseAgent] = [first, clerk]
-    if change == "another order":
-        agents.reverse()
-    elif missing is None:
-        agents.append(LlmAgent("more", ScriptedModel(default="more")))
-    with shop.runner(SequentialAgent("steps", sub_agents=agents)) as runner:
-        run = runner.resume(**KEY, answers=[call.approve()])
-        if missing is None:
-            assert run.answer() == "more"
-        else:
-            with pytest.raises(AgentTreeChangedError, match=missing):
-                run.start()
-            assert runner.run(**KEY, message="hi").result().status == "completed"
-
-
-def test_a_cancel_closes_a_pause_and_going_on_with_the_run_by_its_id_opens_it_again() -> None:
-    shop = Shop(PAY)
-    with shop.runner() as runner:
-        result, (call,) = paused(runner)
-        runner.cancel(**KEY, reason="changed my mind")
-        assert runner.pending(**KEY) == []
-        with pytest.raises(UnknownCallError, match="ended cancelled"):
-            runner.resume(**KEY, answers=[call.approve()]).start()
-        assert runner.resume(**KEY, invocation_id=result.invocation_id).result().status == "paused"
-        assert runner.resume(**KEY, answers=[call.approve()]).answer() == "done"
 
 
 def test_in_an_app_that_is_not_resumable_the_next_message_gives_leave() -> None:

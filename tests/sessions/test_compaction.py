@@ -22,7 +22,8 @@ from intermission import (
     Usage,
 )
 from intermission.testing import Gate, ScriptedModel, calls, error, text
-from intermission_storage import MemoryEventLog, Record
+from intermission_storage import MemoryEventLog
+from paying import Submits
 
 
 def app(summarizer: Any, *replies: Any, interval: int = 2, **fields: Any) -> App:
@@ -36,19 +37,6 @@ def summaries(runner: Runner) -> list[str]:
     """The summaries in the log."""
     found = [event.actions.compaction for event in runner.sessions.events(**KEY)]
     return [one["compactedContent"]["parts"][0]["text"] for one in found if one is not None]
-
-
-class Submits(MemoryEventLog):
-    """Keeps the kinds of the records of each batch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.batches: list[list[str]] = []
-
-    def submit(self, stream: str, records: Sequence[Record], *args: Any, **options: Any) -> None:
-        """See `EventLog.submit`."""
-        self.batches.append([record.kind for record in records])
-        super().submit(stream, records, *args, **options)
 
 
 def count(events: Sequence[Event]) -> str:
@@ -81,7 +69,7 @@ def test_a_summary_is_stored_with_the_end_of_its_run_and_shown_as_what_says_noth
         *_, last = runner.run(**KEY, message="hi")
 
     assert (last.author, last.text, last.is_final, last.is_checkpoint) == ("user", "", False, True)
-    assert log.batches[-1] == ["event", "run_ended"]
+    assert log.kinds()[-1] == ["event", "run_ended"]
 
 
 def test_a_run_after_which_nothing_is_due_ends_in_one_commit_with_its_answer() -> None:
@@ -89,7 +77,7 @@ def test_a_run_after_which_nothing_is_due_ends_in_one_commit_with_its_answer() -
     with Runner(app(count), log=log) as runner:
         runner.run(**KEY, message="hi").answer()
 
-    assert log.batches == [
+    assert log.kinds() == [
         ["session_created", "run_started", "event"],
         ["event", "run_ended"],
     ]
@@ -164,7 +152,11 @@ def test_a_cancel_while_events_are_summed_up_is_the_runs_end_and_leaves_no_half_
 
 def test_a_deadline_while_events_are_summed_up_is_the_runs_end() -> None:
     gate = Gate()
-    with Runner(app(lambda events: gate.wait(), interval=1), log=MemoryEventLog()) as runner:
+
+    def wait(events: Sequence[Event]) -> None:
+        gate.wait()
+
+    with Runner(app(wait, interval=1), log=MemoryEventLog()) as runner:
         run = runner.run(**KEY, message="hi", config=RunConfig(timeout=0.2)).start()
         assert run.result().status == "expired"
         gate.open()
