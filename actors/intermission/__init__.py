@@ -3,6 +3,7 @@
 A module imports only from the rows below its own:
 
     cli  __main__              the command line
+    tool_child                 the program of a child that runs tools
     testing                    what tests of agents need: scripted models, gates, a model server
     agent_tool                 agents as tools of others, by runners inside runs
     runner                     the caller's way in
@@ -12,6 +13,7 @@ A module imports only from the rows below its own:
     agents/                    agents as generators of effects: no thread, no I/O
     tools/  models/            what an agent uses: plain objects
     messages                   what actors say to each other
+    isolation/                 function calls in child processes
     blocking/                  waits that a cancel ends
     kernel/                    what actors stand on
     events                     what is stored
@@ -46,6 +48,7 @@ from intermission.errors import (
     ModelError,
     ModelErrorKind,
     OverloadedError,
+    ReadOnlyContextError,
     RunInterruptedError,
     RunTimeoutError,
     SessionBusyError,
@@ -53,6 +56,9 @@ from intermission.errors import (
     SessionExistsError,
     SessionNotFoundError,
     ToolFailedError,
+    ToolProcessError,
+    ToolRaisedError,
+    UnguardedScriptError,
 )
 from intermission.events import Event, EventActions, Usage
 from intermission.kernel.actor import Actor
@@ -126,6 +132,7 @@ __all__ = [
     "Part",
     "Plugin",
     "PoisonPill",
+    "ReadOnlyContextError",
     "ReentrantRunError",
     "ResidualOutcome",
     "ResidualWork",
@@ -156,6 +163,9 @@ __all__ = [
     "ToolContext",
     "ToolExecution",
     "ToolFailedError",
+    "ToolProcessError",
+    "ToolRaisedError",
+    "UnguardedScriptError",
     "Usage",
     "__version__",
     "exit_loop",

@@ -9,19 +9,24 @@
     ├── LlmCallsLimitExceededError   the run asked the model more often than its limit
     ├── ModelError                   a model call failed; `kind` says how
     ├── OverloadedError              too many runs wait, or no worker was free in time
+    ├── ReadOnlyContextError         a tool in a process of its own was to change what it can only read
     ├── RunInterruptedError          the run ended without an outcome of its own
     ├── RunTimeoutError              the run took longer than its timeout
     ├── SessionBusyError             another process or runner has the session
     ├── SessionClosedError           the session or its runner closed before the run began
     ├── SessionExistsError           a session of that key exists already
     ├── SessionNotFoundError         the log holds no such session
-    └── ToolFailedError              an async tool failed, and no hook answered for it
+    ├── ToolFailedError              an async tool failed, and no hook answered for it
+    ├── ToolProcessError             the process of a tool gave no answer
+    ├── ToolRaisedError              a tool raised in its process
+    └── UnguardedScriptError         a script does its work when it is only loaded to find a tool
 
 Errors of the event log are `intermission_storage.StorageError` and its kin.
 """
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Self
 
 from intermission_storage import Owner
 
@@ -36,6 +41,7 @@ __all__ = [
     "ModelError",
     "ModelErrorKind",
     "OverloadedError",
+    "ReadOnlyContextError",
     "RunInterruptedError",
     "RunTimeoutError",
     "SessionBusyError",
@@ -43,6 +49,9 @@ __all__ = [
     "SessionExistsError",
     "SessionNotFoundError",
     "ToolFailedError",
+    "ToolProcessError",
+    "ToolRaisedError",
+    "UnguardedScriptError",
 ]
 
 
@@ -189,6 +198,20 @@ class OverloadedError(IntermissionError):
     """Too many runs wait in one session, or no worker got free in time. What was stored before is kept."""
 
 
+class ReadOnlyContextError(IntermissionError, TypeError):
+    """A tool with `isolation="process"` was to change what it can only read. Nothing was changed.
+
+    Return the value, and let a callback after the call, or a tool with `isolation="thread"`, do the rest.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} cannot be changed by a tool with isolation='process', which has only a copy. Nothing "
+            "was changed; return the value, and let a callback after the call, or a tool with "
+            "isolation='thread', do the rest."
+        )
+
+
 class RunTimeoutError(IntermissionError):
     """The run took longer than its `RunConfig.timeout`, and ended `expired`. What was stored is kept."""
 
@@ -270,3 +293,66 @@ class ToolFailedError(IntermissionError):
         )
         self.tool = tool
         self.call_id = call_id
+
+
+class ToolProcessError(IntermissionError):
+    """The process of a tool with `isolation="process"` gave no answer: it was not started, or died.
+
+    The model is told that the tool failed, and the run goes on.
+
+    Attributes:
+        begun: Whether the tool may have had its effect.
+    """
+
+    def __init__(self, message: str, *, begun: bool) -> None:
+        super().__init__(message)
+        self.begun = begun
+
+    @classmethod
+    def not_begun(cls, why: str) -> Self:
+        """The tool was not called."""
+        return cls(f"the tool was not called in a process of its own: {why}. Nothing was begun.", begun=False)
+
+    @classmethod
+    def died(cls, tool: str, how: str) -> Self:
+        """The process ended before it had answered."""
+        return cls(
+            f"the process of tool {tool!r} {how} before it had answered. The call may or may not have "
+            "had its effect.",
+            begun=True,
+        )
+
+
+class ToolRaisedError(IntermissionError):
+    """A tool with `isolation="process"` raised. The log has the traceback; the model is told that it failed.
+
+    Attributes:
+        tool: The tool's name.
+        kind: The name of what it raised, with its module unless that is `builtins`.
+        message: The text of that.
+        traceback: As the child would print it.
+    """
+
+    def __init__(self, tool: str, pid: int, kind: str, message: str, traceback: str) -> None:
+        super().__init__(f"{kind}: {message}" if message else kind)
+        self.tool = tool
+        self.kind = kind
+        self.message = message
+        self.traceback = traceback
+        self.add_note(f"In process {pid} of tool {tool!r}:\n{traceback.rstrip()}")
+
+
+class UnguardedScriptError(IntermissionError):
+    """A process loads a script to find a tool in it, and the script starts a run. Nothing was begun.
+
+    Attributes:
+        script: What was loaded.
+    """
+
+    def __init__(self, script: str) -> None:
+        super().__init__(
+            f"{script} starts a run when it is only loaded, to find a tool in it. Nothing was begun. Put "
+            "what it does when it is run under `if __name__ == '__main__':`, or move the tool into a module "
+            "of its own."
+        )
+        self.script = script

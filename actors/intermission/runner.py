@@ -13,6 +13,8 @@ from typing import Any, Self
 from intermission.agents.app import App
 from intermission.config import RunConfig
 from intermission.content import Content
+from intermission.isolation.children import Children
+from intermission.isolation.setting import refuse_while_loading
 from intermission.kernel.clock import Clock, SystemClock
 from intermission.kernel.dispatcher import Dispatcher, blocking_here, seat_here
 from intermission.kernel.loops import Startup, ToolLoops
@@ -140,6 +142,7 @@ class Runner(Administration):
             clock=clock or SystemClock(),
             scopes=ScopeHost(timer, pool),
             loops=ToolLoops(timer, loop=loop, on_startup=on_startup),
+            children=Children(timer, pool),
             plugins=app.plugins,
         )
         self._directory = Directory(self._start_session, max_queued=max_queued, resident=resident_sessions)
@@ -239,6 +242,7 @@ class Runner(Administration):
         self._actors.close()
         self.system.close()
         self._services.loops.close()
+        self._services.children.close()
         self._services.workers.close()
         self._services.timer.close()
         if self._owns_log:
@@ -297,6 +301,7 @@ class Runner(Administration):
         config: RunConfig | None,
         state_delta: Mapping[str, Any] | None,
     ) -> Lifecycle:
+        refuse_while_loading()
         log, stream = self._log, key.stream
 
         def read_back(after: int, limit: int) -> Any:

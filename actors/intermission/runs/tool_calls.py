@@ -165,6 +165,7 @@ def _context(environment: Environment, call: FunctionCall, scope: CancelScope, s
         cancellation=scope,
         actions=Actions(),
         request_stop=run.request_stop,
+        owner=environment,
     )
 
 

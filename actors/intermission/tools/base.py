@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from intermission.actions import Actions
 from intermission.errors import IntermissionError
+from intermission.isolation.children import Owner
 from intermission.kernel.scope import CancelScope
 from intermission.models.base import ToolDeclaration
 from intermission.state import State
@@ -45,6 +46,7 @@ class ToolContext:
         state: The session's state. What the tool changes is stored with its response, or dropped with it.
         cancellation: The call's scope: cancelled when the call, or its run, is given up.
         actions: What the tool asks for beside its response, such as a transfer to another agent.
+        owner: The run, for tools that are called in a process; `None` for a call of no run.
     """
 
     function_call_id: str
@@ -55,6 +57,7 @@ class ToolContext:
     cancellation: CancelScope
     actions: Actions
     request_stop: Callable[[str], None] = field(repr=False)
+    owner: Owner | None = field(default=None, repr=False)
 
     def stop(self, reason: str = "") -> None:
         """Ask the run to end after the step in hand, as `Run.stop` does."""
