@@ -296,7 +296,7 @@ class Program:
             thread for thread in threading.enumerate() if not thread.name.startswith("intermission-")
         )
         handler = signal.getsignal(signal.SIGTERM) == self._interrupted
-        return threads, _children(), os.getcwd(), dict(os.environ), handler
+        return threads, _children(), _directory(), dict(os.environ), handler
 
 
 def _response(result: Any) -> dict[str, Any]:
@@ -367,10 +367,18 @@ def _interrupt_again() -> None:
 
 def _children() -> tuple[str, ...]:
     found = list[str]()
-    for thread in os.listdir("/proc/self/task"):
-        with suppress(OSError), open(f"/proc/self/task/{thread}/children") as file:
-            found += file.read().split()
+    with suppress(OSError):  # not on this system
+        for thread in os.listdir("/proc/self/task"):
+            with suppress(OSError), open(f"/proc/self/task/{thread}/children") as file:
+                found += file.read().split()
     return tuple(sorted(found))
+
+
+def _directory() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # somebody has deleted it
+        return None
 
 
 def _end_group() -> NoReturn:

@@ -17,8 +17,7 @@ def has_ended(pid: int) -> bool:
 
 def until_ended(*pids: int) -> None:
     """Return when all of them have."""
-    for pid in pids:
-        until(lambda pid=pid: has_ended(pid))  # type: ignore[misc]  # a default is no argument
+    until(lambda: all(map(has_ended, pids)))
 
 
 def written(path: Path, count: int = 1) -> list[int]:

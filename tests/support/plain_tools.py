@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-__all__ = ["add", "ambient", "begun", "light", "spin", "vanish", "write", "write_to_all"]
+__all__ = ["add", "ambient", "begun", "delete", "light", "spin", "vanish", "write_to_all"]
 
 
 def begun(path: str) -> None:
@@ -34,9 +34,10 @@ def spin(path: str) -> NoReturn:
         pass
 
 
-def write(path: str, text: str) -> None:
-    """Write a file."""
-    Path(path).write_text(text)
+def delete(path: str) -> str:
+    """Delete a directory."""
+    Path(path).rmdir()
+    return "deleted"
 
 
 def write_to_all(text: str) -> str:

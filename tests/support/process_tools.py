@@ -187,7 +187,7 @@ def swallow(path: str) -> str:
     try:
         threading.Event().wait(3600)
     except Cancelled:
-        return "ok"
+        return "all is well"
     return "never"
 
 

@@ -213,6 +213,22 @@ def test_a_process_that_the_system_does_not_start_is_a_typed_error_and_leaves_no
     assert not raised.value.begun
 
 
+def test_without_descriptors_for_the_wait_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(scope: object) -> Any:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr("intermission.isolation.tool_process.alarm_of", refuse)
+    with pytest.raises(ToolProcessError, match="no way to cancel it: .*Too many open files") as raised:
+        called(plain_tools.add, a=1)
+    assert not raised.value.begun
+
+
+def test_a_tool_may_delete_its_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    assert called(plain_tools.delete, path=str(tmp_path / "gone")) == {"result": "deleted"}
+
+
 def test_what_a_tool_prints_goes_where_this_process_prints_and_disturbs_nothing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

@@ -119,12 +119,16 @@ class Children:
             if not self._closed and len(self._idle) < self._most_idle:
                 self._idle[process] = self._timer.call_later(self._idle_for, self._expire, process)
                 return
-        process.end_idle()
+        self._retire(process)
 
     def _expire(self, process: ToolProcess) -> None:
         with self._lock:
             if self._idle.pop(process, None) is None:
                 return
+        self._retire(process)
+
+    def _retire(self, process: ToolProcess) -> None:
+        """Let an idle one end, and have somebody wait for that: neither a call nor the timer does."""
         process.dismiss()
         self._workers.submit(process.end_idle, refused=process.end_idle, budget=Budget.RESERVE)
 

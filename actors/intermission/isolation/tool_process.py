@@ -9,7 +9,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -84,8 +84,8 @@ class ToolProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is seen that it has ended."""
-        return self._pump.run(0, until_exit=True) is End.DONE
+        """Whether it has ended. It does nothing just now."""
+        return self._process.poll() is not None
 
     def call(
         self, request: object, scope: CancelScope, grace: float, left: Callable[[Descendant], None]
@@ -105,11 +105,18 @@ class ToolProcess:
         Returns:
             What came of it, `None` if the child ended without a word or was cancelled before it said one; and
             whether it can serve another call. If not, it has ended.
+
+        Raises:
+            ToolProcessError: The system has no descriptors for the wait; nothing was begun.
         """
         group = Group(self._process, grace, whole_session=True)
         self._unsent += _framed(msgpack.packb(request))
         try:
-            with alarm_of(scope) as alarm:
+            with ExitStack() as stack:
+                try:
+                    alarm = stack.enter_context(alarm_of(scope))
+                except OSError as error:
+                    raise ToolProcessError.not_begun(f"there is no way to cancel it: {error}") from error
                 reply = self._exchange(None, alarm)
             if reply is None and scope.cancelled:
                 if not self._unsent:

@@ -18,6 +18,7 @@ from intermission_storage.codec import encode_value
 __all__ = ["ProcessFunction"]
 
 _ALONE = 5.0  # seconds of grace for a call of no run
+_MAIN = {"__main__", "__mp_main__"}  # the second is its name where it was loaded to find something in it
 
 
 class ProcessFunction:
@@ -136,7 +137,7 @@ def _address(func: Any, tool: str) -> tuple[str, str]:
     problem = _problem(func)
     if problem is not None:
         raise TypeError(f"tool {tool!r} cannot have isolation='process': {problem}")
-    return func.__module__, func.__name__
+    return "__main__" if func.__module__ in _MAIN else func.__module__, func.__name__
 
 
 def _problem(func: Any) -> str | None:
@@ -155,7 +156,7 @@ def _problem(func: Any) -> str | None:
             f"{func.__qualname__} is not defined at the top level of a module, where its child could find "
             "it; move it there, and pass what it needs as arguments"
         )
-    if func.__module__ == "__main__" and main_script() == ("", ""):
+    if func.__module__ in _MAIN and main_script() == ("", ""):
         return (
             "what is typed at a prompt or in a notebook, or given by -c, is in no file that its child could "
             "load; put the function into a module"
@@ -172,7 +173,7 @@ def _unless_found(func: types.FunctionType) -> str | None:
     if found is None:
         # A decorator comes before the name; then the module is on its way.
         spec = getattr(module, "__spec__", None)
-        if func.__module__ == "__main__" or getattr(spec, "_initializing", False):
+        if func.__module__ in _MAIN or getattr(spec, "_initializing", False):
             return None
         return f"module {func.__module__!r} has no {func.__name__!r}, so its child would not find it"
     if getattr(here, "__qualname__", None) != func.__qualname__ or here.__module__ != func.__module__:
