@@ -10,7 +10,7 @@ from sources import names_of_tests
 from tree import run
 
 REQUIRED = {
-    *("A4", "A10", "A12", "A13", "A15", "A17", "A21", "A23"),
+    *("A1", "A4", "A10", "A12", "A13", "A15", "A17", "A19", "A20", "A21", "A23"),
     *("B1", "B4", "B5", "B6"),
     *("D1", "D2", "D3", "D5", "D10", "D11", "D12"),
     *("E1", "E2", "E4", "E5", "E7", "E8", "E9", "E10", "E11", "E12"),

@@ -2,15 +2,19 @@
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import process_tools
 from apps import KEY, app_with, records
 from async_gates import AsyncGate
-from intermission import Runner, RunStatus, ToolContext
+from intermission import FunctionTool, Runner, RunStatus, ToolContext
 from intermission.testing import Gate, ScriptedModel, calls
 from intermission_storage import EventLog, MemoryEventLog
+from pids import written
+from turns import assert_legal
 
 PATIENCE = 30.0
 OTHER: Any = {"user_id": "u", "session_id": "other"}
@@ -31,8 +35,8 @@ def texts(log: EventLog) -> str:
 
 
 @pytest.mark.scenario("A1")
-def test_a_cancel_leaves_the_same_records_whatever_kind_the_tool_is() -> None:
-    gate, begun = Gate(), threading.Event()
+def test_a_cancel_leaves_the_same_records_whatever_kind_the_tool_is(tmp_path: Path) -> None:
+    gate, begun, path = Gate(), threading.Event(), tmp_path / "pid"
 
     def in_thread(tool_context: ToolContext) -> None:
         gate.wait()
@@ -43,21 +47,28 @@ def test_a_cancel_leaves_the_same_records_whatever_kind_the_tool_is() -> None:
         await tool_context.cancellation.asleep(3600)
 
     found = list[list[str]]()
-    for name, tool in (("in_thread", in_thread), ("on_loop", on_loop)):
-        log, model = MemoryEventLog(), ScriptedModel(calls((name, {})), "again")
+    for tool, args in (
+        (FunctionTool(in_thread), {}),
+        (FunctionTool(on_loop), {}),
+        (FunctionTool(process_tools.scoped, isolation="process"), {"path": str(path)}),
+    ):
+        log, model = MemoryEventLog(), ScriptedModel(calls((tool.name, args)), "again")
         with Runner(app_with(model, tool), log=log) as runner:
             run = runner.run(**KEY, message="hi").start()
-            if name == "in_thread":
+            if tool.name == "in_thread":
                 gate.arrived()
                 gate.open()
-            else:
+            elif tool.name == "on_loop":
                 assert begun.wait(PATIENCE)
+            else:
+                written(path)
             run.cancel()
             assert run.wait_terminated(PATIENCE)
             found.append([record.kind for record in records(log)])
             assert runner.run(**KEY, message="hi").answer(PATIENCE) == "again"
+            assert_legal(model.requests[-1])
 
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
 
 
 def test_what_parallel_tools_append_to_the_state_is_all_kept_in_call_order() -> None:

@@ -33,6 +33,7 @@ __all__ = [
     "shielded",
     "sleep",
     "stubborn",
+    "stuck_with_group",
     "swallow",
     "tidy",
     "weigh",
@@ -177,6 +178,15 @@ def stubborn(path: str) -> NoReturn:
     """Compute for ever, whatever comes."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     begun(path)
+    while True:
+        pass
+
+
+def stuck_with_group(path: str) -> NoReturn:
+    """Start a shell in a group of its own, and then compute for ever, whatever comes."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    script = f"trap '' TERM; echo $$ > {path}; while :; do sleep 1000; done"
+    subprocess.Popen(["sh", "-c", script], process_group=0)
     while True:
         pass
 

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import functools
+import importlib
 import os
 import socket
 import subprocess
@@ -218,7 +219,7 @@ def test_without_descriptors_for_the_wait_nothing_is_begun(monkeypatch: pytest.M
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr("intermission.isolation.tool_process.alarm_of", refuse)
-    with pytest.raises(ToolProcessError, match="no way to cancel it: .*Too many open files") as raised:
+    with pytest.raises(ToolProcessError, match=r"no way to cancel it: .*Too many open files") as raised:
         called(plain_tools.add, a=1)
     assert not raised.value.begun
 
@@ -250,13 +251,14 @@ def test_the_child_has_this_processs_directory_environment_and_path(
     monkeypatch.setenv("MARK", "here")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "only_there.py").write_text("def f():\n    return 'found'\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     found = called(plain_tools.ambient)
     assert (found["cwd"], found["mark"]) == (str(tmp_path), "here")
-    import only_there  # type: ignore[import-not-found]  # it has just been written
-
-    assert called(only_there.f) == {"result": "found"}
-    del sys.modules["only_there"]
+    there: Any = importlib.import_module("only_there")
+    try:
+        assert called(there.f) == {"result": "found"}
+    finally:
+        del sys.modules["only_there"]
 
 
 def test_a_function_that_the_child_does_not_find_is_an_error_that_says_why(

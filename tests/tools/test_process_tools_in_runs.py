@@ -148,6 +148,18 @@ def test_the_children_that_do_not_heed_it_are_killed_after_the_grace(tmp_path: P
         until_ended(grandchild)
 
 
+def test_groups_that_a_tool_has_made_in_its_session_are_killed_with_it(tmp_path: Path) -> None:
+    model = asked(("stuck_with_group", {"path": str(tmp_path / "pid")}))
+    tools = [in_process(process_tools.stuck_with_group)]
+    with runner_of(model, *tools, config=RunConfig(grace=0.2)) as runner:
+        run = runner.run(**KEY, message="hi").start()
+        (shell,) = written(tmp_path / "pid")
+        run.cancel()
+        assert run.wait_terminated(PATIENCE)
+        until_ended(shell)
+        assert runner.residual() == []
+
+
 @pytest.mark.scenario("A20")
 def test_a_grandchild_that_left_the_group_is_residual_work_until_it_ends(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -350,7 +362,7 @@ def test_a_module_that_was_imported_is_nothing_left(tmp_path: Path) -> None:
 
 
 def test_where_this_process_has_changed_a_new_one_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = ScriptedModel(*[calls(("ambient", {})), "done"] * 3)
+    model = ScriptedModel(*(reply for _ in range(3) for reply in (calls(("ambient", {})), "done")))
     found = list[dict[str, Any]]()
     with runner_of(model, in_process(plain_tools.ambient)) as runner:
         for mark in ("one", "one", "two"):
@@ -372,7 +384,7 @@ def test_an_idle_process_ends_after_a_while() -> None:
 
 
 def test_an_idle_process_that_was_killed_is_not_called() -> None:
-    model = ScriptedModel(*[calls(("ambient", {})), "done"] * 2)
+    model = ScriptedModel(*(reply for _ in range(2) for reply in (calls(("ambient", {})), "done")))
     with runner_of(model, in_process(plain_tools.ambient)) as runner:
         runner.run(**KEY, message="hi").answer(PATIENCE)
         (first,) = responses(model)
