@@ -28,7 +28,7 @@ def main() -> None:
     with Runner(App("lab", LlmAgent("agent", model, tools=[crack])), log=MemoryEventLog()) as runner:
         session = runner.session(user_id="ada", session_id="s1")
         run = session.run("Crack 7.").start()
-        while not STARTED.exists():
+        while run.status is None and not STARTED.exists():
             pass
         pid, _, user = STARTED.read_text().partition(" of ")
         print("in a process of its own:", int(pid) != os.getpid(), "for", user)
