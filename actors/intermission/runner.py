@@ -121,8 +121,7 @@ class Runner(Administration):
         check_seconds("worker_wait", worker_wait)
         check_count("max_queued", max_queued, 0)
         check_count("resident_sessions", resident_sessions, 0)
-        self._app = app
-        self._config = config or RunConfig()
+        self._app, self._config = app, config or RunConfig()
         self._owns_log = isinstance(log, str | os.PathLike)
         self._log: EventLog = LmdbEventLog(log) if isinstance(log, str | os.PathLike) else log
         # What computes in an actor of the program must not hold up the sessions, nor they it.

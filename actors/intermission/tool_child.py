@@ -30,9 +30,9 @@ import threading
 import types
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
-__all__ = ["Cause", "Program", "Refusal"]
+__all__ = ["Ended", "Program", "Refusal"]
 
 _FEW_LEVELS = 50  # of lists and dicts; for more, the runtime's own check is imported
 _MANY_BYTES = 2**20  # likewise
@@ -41,21 +41,6 @@ _HEARD = 0.1  # seconds for the listener to hear why a SIGTERM has come
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: who has lost its parent becomes a child of this process
 
 _LOADING = "intermission_is_loading"  # see `isolation.setting.LOADING`, which would have to be imported
-
-
-class Cause:
-    """Why a call is given up.
-
-    Attributes:
-        reason: For people.
-        source: Who cancels, if that was said.
-    """
-
-    __slots__ = ("reason", "source")
-
-    def __init__(self, reason: str, source: str | None) -> None:
-        self.reason = reason
-        self.source = source
 
 
 class Ended(BaseException):
@@ -85,7 +70,7 @@ class Program:
         self._connection = connection
         self._calls: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
         self._heard = threading.Event()
-        self._cause: Cause | None = None
+        self._cause: tuple[str, str | None] | None = None  # reason and source
         self._scope: Any = None
         self._interruptible = False
         self._is_at_work = False
@@ -139,7 +124,7 @@ class Program:
         with CancelScope.child_of(None) as scope:
             self._scope = scope
             if self._cause is not None:
-                scope.cancel(self._cause.reason, source=self._cause.source)
+                scope.cancel(self._cause[0], source=self._cause[1])
             scope.check()
             if call["context"] is not None:
                 args[call["context_name"]] = context_of(call["context"], scope)
@@ -151,8 +136,7 @@ class Program:
         where = type(error).__module__
         name = type(error).__qualname__
         if isinstance(error, Ended) or (where, name) == ("intermission.kernel.cancel_hooks", "Cancelled"):
-            cause: Any = self._cause if isinstance(error, Ended) else error
-            return ["cancelled", cause.reason if cause else "", cause.source if cause else None]
+            return ["cancelled", *error.args]
         if where == "intermission.tools.base":
             kinds = {"ToolArgumentError": "arguments", "ToolResultError": "result"}
             if name in kinds:
@@ -228,26 +212,27 @@ class Program:
     def _listen(self) -> None:
         while (message := self._read()) is not None:
             said = _unpacked(message)
-            if isinstance(said, list):
-                self._cancel(Cause(*cast("list[Any]", said)))
+            given: object = said
+            if isinstance(given, list):
+                self._cancel(*said)
             else:
                 self._calls.put(said)
         if self._is_at_work:
             _end_group()  # the parent is gone, and its other pipe did not tell the system
         self._calls.put(None)
 
-    def _cancel(self, cause: Cause) -> None:
-        self._cause = cause
+    def _cancel(self, reason: str, source: str | None) -> None:
+        self._cause = reason, source
         scope = self._scope
         if scope is not None:
-            scope.cancel(cause.reason, source=cause.source)
+            scope.cancel(reason, source=source)
         self._heard.set()
 
     def _interrupted(self, _number: int, _frame: types.FrameType | None) -> None:
         if not self._is_at_work:
             sys.exit(0)
         if self._cause is None and not self._heard.wait(_HEARD):
-            self._cancel(Cause("its process was told to end, by SIGTERM", None))
+            self._cancel("its process was told to end, by SIGTERM", None)
         assert self._cause is not None
         if not self._interruptible:
             return
@@ -263,9 +248,7 @@ class Program:
                 return  # it is on its way, and what cleans up behind it is not disturbed
             handled = handled.__context__
         self._interruptible = False
-        if cancelled is not None:
-            raise cancelled(self._cause.reason, self._cause.source)
-        raise Ended
+        raise (Ended if cancelled is None else cancelled)(*self._cause)
 
     def _read(self) -> bytes | None:
         header = self._receive(4)
@@ -306,7 +289,8 @@ def _response(result: Any) -> dict[str, Any]:
         raise Refusal("result", "it is an awaitable; await it in the tool, by asyncio.run(...) for example")
     if result is None:
         return {}
-    response: dict[str, Any] = cast("dict[str, Any]", result) if type(result) is dict else {"result": result}
+    given: object = result  # narrowed, the type checkers would not agree on what is in it
+    response: dict[str, Any] = result if type(given) is dict else {"result": result}
     try:
         if _is_plain(response, 0) and len(_packed(response)) <= _MANY_BYTES:
             return response

@@ -144,12 +144,12 @@ def change(what: str, tool_context: ToolContext) -> list[Any]:
 
 def scoped(path: str, tool_context: ToolContext) -> None:
     """Sleep on the scope, and clean up."""
-    begun(path)
     try:
+        begun(path)
         tool_context.cancellation.sleep(3600)
     except Cancelled as cancelled:
         # A file takes many steps of Python's: a second interruption would hit one of them.
-        for number in range(2000):
+        for number in range(500):
             Path(f"{path}.said").write_text(f"{number} {cancelled.reason} {cancelled.source}")
         Path(f"{path}.cleaned").write_text(Path(f"{path}.said").read_text())
         raise
@@ -157,8 +157,8 @@ def scoped(path: str, tool_context: ToolContext) -> None:
 
 def sleep(path: str) -> None:
     """Sleep in a call that knows nothing of scopes."""
-    begun(path)
     try:
+        begun(path)
         threading.Event().wait(3600)
     finally:
         Path(f"{path}.cleaned").touch()
@@ -193,8 +193,8 @@ def stuck_with_group(path: str) -> NoReturn:
 
 def swallow(path: str) -> str:
     """Be interrupted, and say that all is well."""
-    begun(path)
     try:
+        begun(path)
         threading.Event().wait(3600)
     except Cancelled:
         return "all is well"

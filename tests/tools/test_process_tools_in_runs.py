@@ -1,4 +1,4 @@
-"""Tools with `isolation="process"` in runs: what a cancel ends and leaves, and which child serves whom."""
+"""Tools with `isolation="process"` in runs: what they are told, and what a cancel ends and leaves."""
 
 import os
 import signal
@@ -192,18 +192,18 @@ def test_a_scope_in_a_process_is_cancelled_with_the_reason_and_its_clean_up_is_n
 ) -> None:
     path = tmp_path / "pid"
     model = asked(("scoped", {"path": str(path)}))
-    with runner_of(model, in_process(process_tools.scoped)) as runner:
+    with runner_of(model, in_process(process_tools.scoped), config=RunConfig(grace=PATIENCE)) as runner:
         run = runner.run(**KEY, message="hi").start()
         written(path)
         run.cancel("enough")
         assert run.wait_terminated(PATIENCE)
-    assert (tmp_path / "pid.cleaned").read_text() == "1999 enough caller"
+    assert (tmp_path / "pid.cleaned").read_text() == "499 enough caller"
 
 
 def test_a_wait_that_knows_no_scope_is_interrupted_and_cleans_up(tmp_path: Path) -> None:
     path = tmp_path / "pid"
     model = asked(("sleep", {"path": str(path)}))
-    with runner_of(model, in_process(process_tools.sleep)) as runner:
+    with runner_of(model, in_process(process_tools.sleep), config=RunConfig(grace=PATIENCE)) as runner:
         run = runner.run(**KEY, message="hi").start()
         written(path)
         run.cancel()
@@ -327,74 +327,6 @@ def test_a_callback_may_answer_for_a_process_that_died() -> None:
     assert isinstance(error, ToolProcessError)
 
 
-def pids_of(func: Callable[..., Any], *args: dict[str, Any]) -> list[int]:
-    """The processes in which calls of a tool in a row were served; between them a runner's clock stands."""
-    model = ScriptedModel(*(calls((func.__name__, one)) for one in args), "done")
-    with runner_of(model, in_process(func)) as runner:
-        run = runner.run(**KEY, message="hi")
-        run.answer(PATIENCE)
-        told = [one.response for event in run.result().events for one in event.function_responses]
-    return [one["pid"] if "pid" in one else one["result"] for one in told]
-
-
-def test_a_process_that_has_done_its_call_serves_the_next() -> None:
-    first, second = pids_of(plain_tools.ambient, {}, {})
-    assert first == second
-
-
-@pytest.mark.parametrize("what", ["child", "daemon", "thread", "directory", "environment"])
-def test_a_process_in_which_something_was_left_serves_no_other_call(what: str, tmp_path: Path) -> None:
-    paths = [tmp_path / "a", tmp_path / "b"]
-    first, second = pids_of(process_tools.leave, *({"what": what, "path": str(path)} for path in paths))
-    assert first != second
-    left = [pid for path in paths if path.exists() for pid in written(path)]
-    if what == "daemon":
-        for pid in left:
-            assert not has_ended(pid)
-            os.kill(pid, signal.SIGKILL)
-    until_ended(first, *left)
-
-
-def test_a_module_that_was_imported_is_nothing_left(tmp_path: Path) -> None:
-    args = {"what": "module", "path": str(tmp_path)}
-    first, second = pids_of(process_tools.leave, args, args)
-    assert first == second
-
-
-def test_where_this_process_has_changed_a_new_one_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = ScriptedModel(*(reply for _ in range(3) for reply in (calls(("ambient", {})), "done")))
-    found = list[dict[str, Any]]()
-    with runner_of(model, in_process(plain_tools.ambient)) as runner:
-        for mark in ("one", "one", "two"):
-            monkeypatch.setenv("MARK", mark)
-            runner.run(**KEY, message="hi").answer(PATIENCE)
-            found.append(responses(model)[-1])
-    assert [one["mark"] for one in found] == ["one", "one", "two"]
-    assert found[0]["pid"] == found[1]["pid"] != found[2]["pid"]
-
-
-def test_an_idle_process_ends_after_a_while() -> None:
-    clock, model = ManualClock(), asked(("ambient", {}))
-    with runner_of(model, in_process(plain_tools.ambient), clock=clock) as runner:
-        runner.run(**KEY, message="hi").answer(PATIENCE)
-        (found,) = responses(model)
-        assert not has_ended(found["pid"])
-        clock.advance(5)
-        until_ended(found["pid"])
-
-
-def test_an_idle_process_that_was_killed_is_not_called() -> None:
-    model = ScriptedModel(*(reply for _ in range(2) for reply in (calls(("ambient", {})), "done")))
-    with runner_of(model, in_process(plain_tools.ambient)) as runner:
-        runner.run(**KEY, message="hi").answer(PATIENCE)
-        (first,) = responses(model)
-        os.kill(first["pid"], signal.SIGKILL)
-        until_ended(first["pid"])
-        assert runner.run(**KEY, message="hi").answer(PATIENCE) == "done"
-        second = responses(model)[-1]
-    assert second["pid"] != first["pid"]
-
-
 def children_of_this_process() -> list[str]:
     """Their numbers; those that have ended and are not reaped included."""
     return [pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
@@ -411,10 +343,10 @@ def test_a_cancel_at_any_moment_of_a_call_leaves_nothing_and_the_next_run_works(
             run = runner.run(**KEY, message="hi").start()
             come: dict[str, Callable[[], object]] = {
                 "it is stored": lambda: runner.sessions.events(**KEY)[-1].function_calls,
-                "its process starts": lambda: len(children_of_this_process()) > before,  # noqa: B023 - likewise
+                "its process starts": lambda: len(children_of_this_process()) > before,  # noqa: B023 - it is called here
                 "it is at work": path.exists,
             }
-            until(lambda: bool(come[moment]()))  # noqa: B023 - likewise
+            until(lambda: bool(come[moment]()))  # noqa: B023 - it is called here
             run.cancel()
             assert run.result(PATIENCE).status is RunStatus.CANCELLED
             assert run.wait_terminated(PATIENCE)
