@@ -17,7 +17,7 @@ A module imports only from the rows below its own:
     blocking/                  waits that a cancel ends
     kernel/                    what actors stand on
     events                     what is stored
-    state                      what it changes
+    state  pending             what it changes; calls that wait for an answer
     content  config  keys  errors      values: frozen dataclasses
     ---------------------------------------------------------------------
     intermission_storage       the event log; it knows none of the above
@@ -32,23 +32,39 @@ from intermission.agents import (
     BaseAgent,
     CallbackContext,
     LlmAgent,
+    LoopAgent,
+    ParallelAgent,
+    SequentialAgent,
     exit_loop,
     transfer_to_agent,
 )
-from intermission.config import OnConsumerLost, OnToolFailure, RunConfig, ToolExecution
+from intermission.config import (
+    OnConsumerLost,
+    OnToolFailure,
+    Residual,
+    ResumabilityConfig,
+    RunConfig,
+    ToolExecution,
+)
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import (
     AgentDepthError,
     AgentNotFoundError,
+    AgentTreeChangedError,
     AlreadyConsumedError,
+    AmbiguousResumeError,
     HookResultError,
     InstructionError,
     IntermissionError,
+    InvalidAnswerError,
     LlmCallsLimitExceededError,
+    MissingCallIdError,
     ModelError,
     ModelErrorKind,
+    NothingToResumeError,
+    NotResumableError,
     OverloadedError,
-    ReadOnlyContextError,
+    RecoveryLimitError,
     RunInterruptedError,
     RunTimeoutError,
     SessionBusyError,
@@ -56,11 +72,15 @@ from intermission.errors import (
     SessionExistsError,
     SessionNotFoundError,
     ToolFailedError,
+    UnknownCallError,
+)
+from intermission.events import Event, EventActions, Usage
+from intermission.isolation.errors import (
+    ReadOnlyContextError,
     ToolProcessError,
     ToolRaisedError,
     UnguardedScriptError,
 )
-from intermission.events import Event, EventActions, Usage
 from intermission.kernel.actor import Actor
 from intermission.kernel.ref import ActorDeadError, ActorRef, AskTimeoutError
 from intermission.kernel.scope import Cancelled, CancelScope
@@ -68,6 +88,7 @@ from intermission.kernel.supervision import Supervision, Terminated
 from intermission.kernel.system import ActorSystem
 from intermission.kernel.waits import ReentrantRunError
 from intermission.messages import PoisonPill, StartRun, Stop
+from intermission.pending import Answer, Confirmation, PendingCall, PendingKind
 from intermission.plugins import Plugin
 from intermission.runner import Runner
 from intermission.runs.messages import EventStored, RunEnded, RunStarted
@@ -82,10 +103,11 @@ from intermission.runs.result import CancelSource, RunResult, RunStatus
 from intermission.runs.run import Run
 from intermission.sessions.catalog import SessionEntry, SessionInfo, Sessions
 from intermission.sessions.handle import Session
+from intermission.sessions.resuming_runs import Recovered, RecoveryReport
 from intermission.sessions.run_records import RunRecord
 from intermission.sessions.system import SessionSystem
 from intermission.state import State
-from intermission.tools import FunctionTool, ToolContext, tool
+from intermission.tools import FunctionTool, LongRunningFunctionTool, ToolContext, tool
 from intermission.version import __version__
 
 # The library logs under this name and leaves it to the program whether anybody listens.
@@ -100,7 +122,10 @@ __all__ = [
     "AgentDepthError",
     "AgentNotFoundError",
     "AgentTool",
+    "AgentTreeChangedError",
     "AlreadyConsumedError",
+    "AmbiguousResumeError",
+    "Answer",
     "App",
     "AskTimeoutError",
     "BaseAgent",
@@ -112,6 +137,7 @@ __all__ = [
     "CancelScope",
     "CancelSource",
     "Cancelled",
+    "Confirmation",
     "Content",
     "Event",
     "EventActions",
@@ -122,20 +148,34 @@ __all__ = [
     "HookResultError",
     "InstructionError",
     "IntermissionError",
+    "InvalidAnswerError",
     "LlmAgent",
     "LlmCallsLimitExceededError",
+    "LongRunningFunctionTool",
+    "LoopAgent",
+    "MissingCallIdError",
     "ModelError",
     "ModelErrorKind",
+    "NotResumableError",
+    "NothingToResumeError",
     "OnConsumerLost",
     "OnToolFailure",
     "OverloadedError",
+    "ParallelAgent",
     "Part",
+    "PendingCall",
+    "PendingKind",
     "Plugin",
     "PoisonPill",
     "ReadOnlyContextError",
+    "Recovered",
+    "RecoveryLimitError",
+    "RecoveryReport",
     "ReentrantRunError",
+    "Residual",
     "ResidualOutcome",
     "ResidualWork",
+    "ResumabilityConfig",
     "Run",
     "RunConfig",
     "RunEnded",
@@ -146,6 +186,7 @@ __all__ = [
     "RunStatus",
     "RunTimeoutError",
     "Runner",
+    "SequentialAgent",
     "Session",
     "SessionBusyError",
     "SessionClosedError",
@@ -166,6 +207,7 @@ __all__ = [
     "ToolProcessError",
     "ToolRaisedError",
     "UnguardedScriptError",
+    "UnknownCallError",
     "Usage",
     "__version__",
     "exit_loop",

@@ -1,6 +1,7 @@
 """`Actions`: what an agent, a callback or a tool asks for beside what it says, until an event carries it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from intermission.events import NO_ACTIONS, EventActions
 
@@ -16,12 +17,15 @@ class Actions:
         transfer_to_agent: Name of the agent that goes on.
         escalate: The enclosing loop ends.
         end_of_agent: The agent has finished its part of the invocation.
+        requested_tool_confirmations: What calls ask leave for, by their ids. It does not travel with the
+            next event: the runtime asks.
     """
 
     skip_summarization: bool = False
     transfer_to_agent: str | None = None
     escalate: bool = False
     end_of_agent: bool = False
+    requested_tool_confirmations: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def end_invocation(self) -> bool:

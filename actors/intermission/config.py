@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["OnConsumerLost", "OnToolFailure", "Residual", "RunConfig", "ToolExecution"]
+__all__ = ["OnConsumerLost", "OnToolFailure", "Residual", "ResumabilityConfig", "RunConfig", "ToolExecution"]
 
 
 class ToolExecution(StrEnum):
@@ -38,6 +38,30 @@ class Residual(StrEnum):
 
     RELEASE = "release"
     HOLD = "hold"
+
+
+@dataclass(frozen=True, slots=True)
+class ResumabilityConfig:
+    """Whether the runs of an app can be gone on with.
+
+    Attributes:
+        is_resumable: Its runs keep checkpoints, pause where a call waits for an answer, and can be gone on
+            with, at least once: what a tool does must bear being done again under the same call id.
+        plain_text_continuation_auto_resume: For clients of older ADK versions: no checkpoints; a run pauses,
+            and an answer in a message goes to the agent that asked, as a new run.
+
+    Raises:
+        ValueError: Both are true.
+    """
+
+    is_resumable: bool = False
+    plain_text_continuation_auto_resume: bool = False
+
+    def __post_init__(self) -> None:
+        if self.is_resumable and self.plain_text_continuation_auto_resume:
+            raise ValueError(
+                "is_resumable and plain_text_continuation_auto_resume exclude each other: give one of them"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,13 +3,19 @@
     IntermissionError
     ├── AgentDepthError              agents run one another without an end
     ├── AgentNotFoundError           an agent was to hand over to one that its tree does not have
+    ├── AgentTreeChangedError        what a run is to go on with is not in the app any more
     ├── AlreadyConsumedError         the run's events have a consumer already
+    ├── AmbiguousResumeError         what is to be gone on with is not one invocation
     ├── HookResultError              a callback or a plugin's hook returned what it must not
     ├── InstructionError             an instruction needs a key that the state does not have
+    ├── InvalidAnswerError           an answer does not say what its call waits for
     ├── LlmCallsLimitExceededError   the run asked the model more often than its limit
+    ├── MissingCallIdError           an answer does not say to which call
     ├── ModelError                   a model call failed; `kind` says how
+    ├── NotResumableError            the app does not keep what is needed to go on with a run
+    ├── NothingToResumeError         the session knows no such invocation
     ├── OverloadedError              too many runs wait, or no worker was free in time
-    ├── ReadOnlyContextError         a tool in a process of its own was to change what it can only read
+    ├── RecoveryLimitError           a run's process has died in it too often
     ├── RunInterruptedError          the run ended without an outcome of its own
     ├── RunTimeoutError              the run took longer than its timeout
     ├── SessionBusyError             another process or runner has the session
@@ -17,31 +23,34 @@
     ├── SessionExistsError           a session of that key exists already
     ├── SessionNotFoundError         the log holds no such session
     ├── ToolFailedError              an async tool failed, and no hook answered for it
-    ├── ToolProcessError             the process of a tool gave no answer
-    ├── ToolRaisedError              a tool raised in its process
-    └── UnguardedScriptError         a script does its work when it is only loaded to find a tool
+    └── UnknownCallError             an answer is to a call that nobody in the session waits for
 
-Errors of the event log are `intermission_storage.StorageError` and its kin.
+Those of tools in processes are in `isolation.errors`. Errors of the event log are `intermission_storage.StorageError` and its kin.
 """
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Self
 
 from intermission_storage import Owner
 
 __all__ = [
     "AgentDepthError",
     "AgentNotFoundError",
+    "AgentTreeChangedError",
     "AlreadyConsumedError",
+    "AmbiguousResumeError",
     "HookResultError",
     "InstructionError",
     "IntermissionError",
+    "InvalidAnswerError",
     "LlmCallsLimitExceededError",
+    "MissingCallIdError",
     "ModelError",
     "ModelErrorKind",
+    "NotResumableError",
+    "NothingToResumeError",
     "OverloadedError",
-    "ReadOnlyContextError",
+    "RecoveryLimitError",
     "RunInterruptedError",
     "RunTimeoutError",
     "SessionBusyError",
@@ -49,9 +58,7 @@ __all__ = [
     "SessionExistsError",
     "SessionNotFoundError",
     "ToolFailedError",
-    "ToolProcessError",
-    "ToolRaisedError",
-    "UnguardedScriptError",
+    "UnknownCallError",
 ]
 
 
@@ -94,8 +101,28 @@ class AgentNotFoundError(IntermissionError):
         self.target = target
 
 
+class AgentTreeChangedError(IntermissionError):
+    """What a run is to go on with is not in the app any more. Nothing was stored; the session is usable.
+
+    Attributes:
+        missing: What there was when the run began: agents, tools, and orders of sub-agents.
+    """
+
+    def __init__(self, invocation_id: str, missing: Sequence[str]) -> None:
+        super().__init__(
+            f"run {invocation_id} cannot be gone on with, for the app has changed since it began: "
+            f"{'; '.join(missing)}. Nothing was stored. Bring that back to go on with the run, cancel it, or "
+            "send a new message."
+        )
+        self.missing = tuple(missing)
+
+
 class AlreadyConsumedError(IntermissionError):
     """A run has one stream of events, and somebody iterates it already. The run is not touched."""
+
+
+class AmbiguousResumeError(IntermissionError):
+    """What is to be gone on with is not one invocation, or one that has its message. Nothing was stored."""
 
 
 class HookResultError(IntermissionError, TypeError):
@@ -133,6 +160,10 @@ class InstructionError(IntermissionError):
         self.key = key
 
 
+class InvalidAnswerError(IntermissionError, ValueError):
+    """An answer does not say what its call waits for. Nothing was stored, and the call still waits."""
+
+
 class LlmCallsLimitExceededError(IntermissionError):
     """The run would have asked a model more often than `RunConfig.max_llm_calls` allows.
 
@@ -145,6 +176,10 @@ class LlmCallsLimitExceededError(IntermissionError):
             "What was stored before is kept."
         )
         self.limit = limit
+
+
+class MissingCallIdError(IntermissionError, ValueError):
+    """An answer does not say to which call. Nothing was stored."""
 
 
 class ModelErrorKind(StrEnum):
@@ -194,22 +229,40 @@ class ModelError(IntermissionError):
         }
 
 
+class NotResumableError(IntermissionError):
+    """The app does not keep what is needed to go on with a run. Nothing was stored."""
+
+    def __init__(self, app: str) -> None:
+        super().__init__(
+            f"app {app!r} is not resumable: give it ResumabilityConfig(is_resumable=True) to have its runs "
+            "pause, and to go on with them."
+        )
+
+
+class NothingToResumeError(IntermissionError):
+    """The session knows no such invocation. Nothing was stored."""
+
+
 class OverloadedError(IntermissionError):
     """Too many runs wait in one session, or no worker got free in time. What was stored before is kept."""
 
 
-class ReadOnlyContextError(IntermissionError, TypeError):
-    """A tool with `isolation="process"` was to change what it can only read. Nothing was changed.
+class RecoveryLimitError(IntermissionError):
+    """A run's process has died in it again and again, so it was ended. What was stored before is kept.
 
-    Return the value, and let a callback after the call, or a tool with `isolation="thread"`, do the rest.
+    Attributes:
+        invocation_id: The run.
+        attempts: How often it was gone on with.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, invocation_id: str, attempts: int) -> None:
         super().__init__(
-            f"{what} cannot be changed by a tool with isolation='process', which has only a copy. Nothing "
-            "was changed; return the value, and let a callback after the call, or a tool with "
-            "isolation='thread', do the rest."
+            f"run {invocation_id} was gone on with {attempts} times, and its process died in it each time, "
+            "so it was ended. What was stored before is kept. Look for what kills the process, then "
+            "resume(invocation_id=…) goes on with it."
         )
+        self.invocation_id = invocation_id
+        self.attempts = attempts
 
 
 class RunTimeoutError(IntermissionError):
@@ -295,64 +348,5 @@ class ToolFailedError(IntermissionError):
         self.call_id = call_id
 
 
-class ToolProcessError(IntermissionError):
-    """The process of a tool with `isolation="process"` gave no answer: it was not started, or died.
-
-    The model is told that the tool failed, and the run goes on.
-
-    Attributes:
-        begun: Whether the tool may have had its effect.
-    """
-
-    def __init__(self, message: str, *, begun: bool) -> None:
-        super().__init__(message)
-        self.begun = begun
-
-    @classmethod
-    def not_begun(cls, why: str) -> Self:
-        """The tool was not called."""
-        return cls(f"the tool was not called in a process of its own: {why}. Nothing was begun.", begun=False)
-
-    @classmethod
-    def died(cls, tool: str, how: str) -> Self:
-        """The process ended before it had answered."""
-        return cls(
-            f"the process of tool {tool!r} {how} before it had answered. The call may or may not have "
-            "had its effect.",
-            begun=True,
-        )
-
-
-class ToolRaisedError(IntermissionError):
-    """A tool with `isolation="process"` raised. The log has the traceback; the model is told that it failed.
-
-    Attributes:
-        tool: The tool's name.
-        kind: The name of what it raised, with its module unless that is `builtins`.
-        message: The text of that.
-        traceback: As the child would print it.
-    """
-
-    def __init__(self, tool: str, pid: int, kind: str, message: str, traceback: str) -> None:
-        super().__init__(f"{kind}: {message}" if message else kind)
-        self.tool = tool
-        self.kind = kind
-        self.message = message
-        self.traceback = traceback
-        self.add_note(f"In process {pid} of tool {tool!r}:\n{traceback.rstrip()}")
-
-
-class UnguardedScriptError(IntermissionError):
-    """A process loads a script to find a tool in it, and the script starts a run. Nothing was begun.
-
-    Attributes:
-        script: What was loaded.
-    """
-
-    def __init__(self, script: str) -> None:
-        super().__init__(
-            f"{script} starts a run when it is only loaded, to find a tool in it. Nothing was begun. Put "
-            "what it does when it is run under `if __name__ == '__main__':`, or move the tool into a module "
-            "of its own."
-        )
-        self.script = script
+class UnknownCallError(IntermissionError):
+    """An answer is to a call that nobody in the session waits for. Nothing was stored."""

@@ -10,12 +10,17 @@ from intermission.content import Content, FunctionCall, FunctionResponse, plain_
 from intermission.ids import random_hex
 from intermission.state import Operation
 
-__all__ = ["NO_ACTIONS", "Event", "EventActions", "OpenEvent", "Usage", "new_event_id"]
+__all__ = ["NO_ACTIONS", "Event", "EventActions", "OpenEvent", "Usage", "is_within", "new_event_id"]
 
 
 def new_event_id() -> str:
     """Return an id for an event that no other event has."""
     return random_hex()
+
+
+def is_within(branch: str | None, outer: str | None) -> bool:
+    """Return whether a branch is another one, or one that forked off it; all are within `None`."""
+    return outer is None or branch == outer or (branch is not None and branch.startswith(f"{outer}."))
 
 
 @dataclass(frozen=True, slots=True)

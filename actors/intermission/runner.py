@@ -28,18 +28,19 @@ from intermission.kernel.workers import Workers
 from intermission.keys import SessionKey
 from intermission.messages import PoisonPill, StartRun, Stop
 from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.plan import Resumption, answers_in
 from intermission.runs.plugin_closing import PluginClosing
 from intermission.runs.result import CancelSource
 from intermission.runs.run import Run
 from intermission.runs.services import Services
 from intermission.sessions.actor import SessionActor
-from intermission.sessions.administration import Administration
 from intermission.sessions.directory import Directory
 from intermission.sessions.early import EarlyMessages
 from intermission.sessions.handle import Session
 from intermission.sessions.host import Host
 from intermission.sessions.notices import Notices
 from intermission.sessions.reading import events_after
+from intermission.sessions.resuming_runs import Resuming
 from intermission.sessions.settings import (
     check_config,
     check_count,
@@ -56,7 +57,7 @@ __all__ = ["Runner"]
 _PATIENCE = 1.0  # seconds that hooks and plugins have at least, when runs have taken all of the grace
 
 
-class Runner(Administration):
+class Runner(Resuming):
     """Runs an app's agent on sessions that live in an event log. A context manager.
 
     Leaving the block closes it; a Ctrl-C meanwhile ends the grace, not the close.
@@ -163,6 +164,7 @@ class Runner(Administration):
         message: str | Content,
         config: RunConfig | None = None,
         state_delta: Mapping[str, Any] | None = None,
+        invocation_id: str | None = None,
     ) -> Run:
         """Return a cold run of the app's agent on a session; a missing session is created when it starts.
 
@@ -174,11 +176,14 @@ class Runner(Administration):
             message: What the user says.
             config: The run's settings; the runner's by default.
             state_delta: Changes of the session's state that come with the message; `None` removes a key.
+            invocation_id: The invocation to go on with; see `resume`. In a resumable app, function responses
+                in the message go on with that of their calls.
 
         Raises:
             TypeError: A key, also one of the state, is no `str`, the message is neither `str` nor `Content`,
                 or `config` is no `RunConfig`.
             ValueError: A key is empty, or the message has no parts.
+            NotResumableError: There is an invocation id, and the app is not resumable.
         """
         check_config(config)
         check_delta(state_delta)
@@ -188,7 +193,12 @@ class Runner(Administration):
             raise TypeError(f"message must be str or Content, not {type(message).__name__}")
         if not content.parts:
             raise ValueError("the message has no parts: there is nothing to run on")
-        return Run(self._lifecycle(key, content, config, state_delta))
+        answers = answers_in(content) if self._app.resumability_config.is_resumable else ()
+        resumption = None
+        if answers or invocation_id is not None:
+            self._check_resumable()
+            resumption = Resumption(invocation_id, answers)
+        return self._cold(key, content, config, state_delta, resumption)
 
     def session(self, *, user_id: str, session_id: str) -> Session:
         """Return a handle on a session, whether it exists or not; its keys are checked as by `run`."""
@@ -293,13 +303,14 @@ class Runner(Administration):
             app, self._log, self._services, self._directory, topics, shared, self._notices, auto_create
         )
 
-    def _lifecycle(
+    def _cold(
         self,
         key: SessionKey,
         content: Content,
         config: RunConfig | None,
         state_delta: Mapping[str, Any] | None,
-    ) -> Lifecycle:
+        resumption: Resumption | None,
+    ) -> Run:
         refuse_while_loading()
         log, stream = self._log, key.stream
 
@@ -315,9 +326,10 @@ class Runner(Administration):
             self._runs,
             read_back,
             state_delta=state_delta,
+            resumption=resumption,
         )
         seen = weakref.ref(lifecycle)
-        return lifecycle
+        return Run(lifecycle)
 
     def _start_run(self, user_id: str, session_id: str, message: StartRun) -> Run:
         run = self.run(user_id=user_id, session_id=session_id, message=message.message, config=message.config)

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from intermission import Content, Event, FunctionCall, FunctionResponse, Part
-from intermission.agents.contents import CallOutcome, conversation, is_within, outcome_response
+from intermission.agents.contents import CallOutcome, conversation, outcome_response
 from intermission.content import Blob
+from intermission.events import is_within
 from play import answering, calling, said
 
 UNKNOWN = outcome_response("unknown")

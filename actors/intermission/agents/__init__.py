@@ -3,8 +3,9 @@
 from intermission.agents.app import App
 from intermission.agents.base import AgentContext, BaseAgent, CallbackContext
 from intermission.agents.control import exit_loop, transfer_to_agent
-from intermission.agents.effects import Call, CallModel, CallTools, Emit, Fork, RunAgent
+from intermission.agents.effects import Call, CallModel, CallTools, Emit, Ended, Fork, RunAgent, SaveState
 from intermission.agents.llm import LlmAgent
+from intermission.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 
 __all__ = [
     "AgentContext",
@@ -15,9 +16,14 @@ __all__ = [
     "CallTools",
     "CallbackContext",
     "Emit",
+    "Ended",
     "Fork",
     "LlmAgent",
+    "LoopAgent",
+    "ParallelAgent",
     "RunAgent",
+    "SaveState",
+    "SequentialAgent",
     "exit_loop",
     "transfer_to_agent",
 ]

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from intermission.actions import Actions
 from intermission.agents.callbacks import OneOrMore, as_callbacks
 from intermission.agents.effects import Steps
+from intermission.agents.progress import AgentState, Checkpoint
 from intermission.config import RunConfig
 from intermission.content import Content
 from intermission.events import Event, OpenEvent, new_event_id
@@ -60,6 +61,10 @@ class AgentContext:
         callback_data: What callbacks and plugins leave for each other: one for all agents of the run. It
             ends with the run, and is not stored.
         root: The app's root agent; `None` outside of a run.
+        resumable: Whether the app keeps what is needed to go on with its runs.
+        agent_state: What the agent keeps of its own progress. In a run that is gone on with, it holds what
+            the agent had stored.
+        saved: How far the agent had come in a run that is gone on with; `None` if it begins.
     """
 
     invocation_id: str
@@ -75,6 +80,9 @@ class AgentContext:
     outcomes: Mapping[str, str | Mapping[str, Any]] | None = None
     callback_data: dict[str, Any] = field(default_factory=dict[str, Any])
     root: "BaseAgent | None" = None
+    resumable: bool = False
+    agent_state: AgentState = field(default_factory=AgentState)
+    saved: Checkpoint | None = None
 
     def event(self, author: str, **fields: Any) -> Event:
         """Return a new event of this run and branch, stamped now; `fields` are those of `Event`."""
@@ -106,10 +114,13 @@ class BaseAgent:
     Attributes:
         sub_agents: The agents below it.
         parent: The agent above it; `None` for the root of a tree.
+        ends_on_escalation: Whether an agent below that escalates ends what this one runs, as in a loop; the
+            answer of the effect that runs it is then `Ended.ESCALATED`.
     """
 
     sub_agents: "tuple[BaseAgent, ...]" = ()
     parent: "BaseAgent | None" = None
+    ends_on_escalation = False
 
     def __init__(
         self,

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from intermission.content import Content, FunctionCall, FunctionResponse, Part, plain_copy
-from intermission.events import Event
+from intermission.events import Event, is_within
 
-__all__ = ["CallOutcome", "conversation", "is_within", "outcome_response"]
+__all__ = ["CallOutcome", "conversation", "outcome_response"]
 
 CallOutcome: TypeAlias = str | Mapping[str, Any]
 """What the log knows of a call that no event answers: its response, or what became of it in a word."""
@@ -34,11 +34,6 @@ def outcome_response(outcome: CallOutcome) -> Mapping[str, Any]:
         return outcome
     status = "not_run" if outcome == "not_started" else outcome
     return {"status": status, "outcome": outcome, "message": _MESSAGES.get(outcome, _MESSAGES["unknown"])}
-
-
-def is_within(branch: str | None, outer: str | None) -> bool:
-    """Return whether a branch is another one, or one that forked off it; all are within `None`."""
-    return outer is None or branch == outer or (branch is not None and branch.startswith(f"{outer}."))
 
 
 def conversation(

@@ -6,6 +6,7 @@ for `yield from`: they give each effect's answer its type.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from types import GeneratorType
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -21,10 +22,12 @@ __all__ = [
     "CallTools",
     "Effect",
     "Emit",
+    "Ended",
     "Fork",
     "Generated",
     "RunAgent",
     "Runnable",
+    "SaveState",
     "Steps",
     "ToolUser",
     "call_model",
@@ -77,17 +80,23 @@ class ToolUser(Protocol):
 class CallTools:
     """Run the calls with `tools`, by name. The answer is a response for each call, in their order.
 
+    A call whose response comes from outside has none. In an app that is resumable the run then pauses, when
+    what there is of the turn is stored, and the agent is left; in another it goes on.
+
     An error that fails the run is raised at the `yield` when the calls are answered and that is stored.
 
     Attributes:
         calls: The calls.
         tools: The tools that there are.
         agent: Whose callbacks are asked, after the plugins' hooks; without it only those are.
+        again: They were begun before: those are left out that have a response, and of those that were made
+            the log has it.
     """
 
     calls: Sequence[FunctionCall]
     tools: Mapping[str, Tool]
     agent: ToolUser | None = None
+    again: bool = False
 
 
 class Runnable(Protocol):
@@ -103,18 +112,47 @@ class Runnable(Protocol):
         ...
 
 
+class Ended(Enum):
+    """How agents came to their end that another one has run."""
+
+    ESCALATED = "escalated"
+    """One of them asked the enclosing loop to end: it is the answer to an agent that `ends_on_escalation`."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunAgent:
-    """Run another agent to its end, on this one's branch. The answer is `None`."""
+    """Run another agent to its end, on this one's branch. The answer is `None`, or what `Ended` says.
+
+    Where a run is gone on with, an agent that had come to its end is not run again, and one that had begun
+    goes on where it was, each once.
+    """
 
     agent: Runnable
 
 
 @dataclass(frozen=True, slots=True)
-class Fork:
-    """Run agents at the same time, each on a branch of its own, to the end of all. The answer is `None`.
+class SaveState:
+    """Store the agent's state, with what there is of it in `context.agent_state`. The answer is `None`.
 
-    The first error of one ends the others, and is raised here once they have left.
+    In an app that is not resumable nothing is stored.
+
+    Attributes:
+        state: What the state is from now on; what it is by default.
+    """
+
+    state: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Run agents at the same time, each on a branch of its own, to the end of all.
+
+    The first error of one ends the others, and is raised here once they have left. The answer is `None`, or
+    what `Ended` says. The branches are gone on with as by `RunAgent`.
+
+    Attributes:
+        agents: The agents.
+        name: What the names of the branches begin with, behind that of the branch that forks.
 
     Raises:
         TypeError: They are no sequence.
@@ -122,6 +160,7 @@ class Fork:
     """
 
     agents: Sequence[Runnable]
+    name: str = ""
 
     def __post_init__(self) -> None:
         agents: object = self.agents
@@ -156,7 +195,7 @@ class Generated:
     shown: int
 
 
-Effect: TypeAlias = Event | Emit | CallModel | CallTools | RunAgent | Fork | Call
+Effect: TypeAlias = Event | Emit | CallModel | CallTools | RunAgent | Fork | Call | SaveState
 """What an agent may yield; a plain `Event` means `Emit(event)`."""
 
 Steps: TypeAlias = Generator[Effect, Any, None]
@@ -190,12 +229,18 @@ def call_model(model: Model, request: ModelRequest, author: str) -> Generator[Ef
 
 
 def call_tools(
-    calls: Sequence[FunctionCall], tools: Mapping[str, Tool], agent: ToolUser | None = None
+    calls: Sequence[FunctionCall],
+    tools: Mapping[str, Tool],
+    agent: ToolUser | None = None,
+    *,
+    again: bool = False,
 ) -> Generator[Effect, Any, tuple[FunctionResponse, ...]]:
     """Run tools, and return a response for each call, in order. What a tool raises is a response, too.
+
+    See `CallTools` for calls that are answered from outside, and for `again`.
 
     Raises:
         ToolFailedError: An async tool failed. The calls are answered in an event that is stored.
         Exception: What a hook on the calls raised; likewise.
     """
-    return cast("tuple[FunctionResponse, ...]", (yield CallTools(calls, tools, agent)))
+    return cast("tuple[FunctionResponse, ...]", (yield CallTools(calls, tools, agent, again)))

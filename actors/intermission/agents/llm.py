@@ -24,10 +24,11 @@ from intermission.agents.effects import Effect, RunAgent, Steps, call_model, cal
 from intermission.agents.instructions import Instruction, is_fixed, write
 from intermission.agents.schemas import Schema, SchemaSource
 from intermission.agents.transfer import Place, TransferringAgent, has_answered
-from intermission.content import Content, Part
+from intermission.agents.turns import begun_turn, is_answered
+from intermission.content import Content, FunctionCall, FunctionResponse, Part
 from intermission.events import Event, EventActions, Usage
 from intermission.models.base import Model, ModelRequest
-from intermission.tools.base import Tool
+from intermission.tools.base import Tool, is_long_running
 from intermission.tools.function import FunctionTool
 
 __all__ = ["LlmAgent"]
@@ -131,11 +132,15 @@ class LlmAgent(TransferringAgent):
     def run(self, context: AgentContext) -> Steps:
         """See `BaseAgent.run`: ask the model, run the tools that it calls, and again until it calls none.
 
-        It also ends when a response ends the turn, or has handed over to an agent that ends it.
+        It also ends when a response ends the turn, or has handed over to an agent that ends it. Where it had
+        begun before, it goes on where it was.
         """
         place = self.place_in(context)
         tools = self.tools if place.tool is None else {place.tool.declaration.name: place.tool, **self.tools}
         written = isinstance(self._global_instruction(place), str) and isinstance(self.instruction, str)
+        begun = context.saved is not None or is_answered(context)
+        if begun and (yield from self._go_on(context, place, tools)):
+            return
         while True:
             request = yield from self._request(context, place, tools)
             generated = yield from call_model(self.model, request, self.name)
@@ -151,6 +156,7 @@ class LlmAgent(TransferringAgent):
                 usage=usage,
                 error_code=error_code,
                 shown=generated.shown,
+                long_running_tool_ids=_long_running(content.function_calls, tools),
             )
             if not answer.function_calls:
                 key = self.output_key
@@ -158,18 +164,40 @@ class LlmAgent(TransferringAgent):
                 return
             yield from emit(answer, starts_calls=True)
             responses = yield from call_tools(answer.function_calls, tools, self)
-            parts = tuple(Part(function_response=response) for response in responses)
-            event = context.event(self.name, content=Content("user", parts))
-            if not context.actions.asked:
-                yield from emit(event, calls_model=written)
-                continue
-            last = context.actions.transfer_to_agent is None
-            actions = (yield from emit(event, last=last)).actions
-            if actions.transfer_to_agent is None:
-                return  # all else that a tool can ask for is an end
-            yield RunAgent(self.target(actions.transfer_to_agent, place))
-            if has_answered(context):
+            if not responses or (yield from self._respond(responses, context, place, written)):
                 return
+            if len(responses) < len(answer.function_calls):
+                return  # the others are answered from outside
+
+    def _respond(
+        self, responses: Sequence[FunctionResponse], context: AgentContext, place: Place, written: bool
+    ) -> Generator[Effect, Any, bool]:
+        """Have the responses to a turn's calls stored; return whether the agent has nothing more to do."""
+        parts = tuple(Part(function_response=response) for response in responses)
+        event = context.event(self.name, content=Content("user", parts))
+        if not context.actions.asked:
+            yield from emit(event, calls_model=written)
+            return False
+        last = context.actions.transfer_to_agent is None
+        actions = (yield from emit(event, last=last)).actions
+        if actions.transfer_to_agent is None:
+            return True  # all else that a tool can ask for is an end
+        yield RunAgent(self.target(actions.transfer_to_agent, place))
+        return has_answered(context)
+
+    def _go_on(
+        self, context: AgentContext, place: Place, tools: Mapping[str, Tool]
+    ) -> Generator[Effect, Any, bool]:
+        """Do what is left of the turn that was begun; return whether the agent has nothing more to do."""
+        turn = begun_turn(context, self.name)
+        if turn.calls:
+            responses = yield from call_tools(turn.calls, tools, self, again=True)
+            if responses:
+                return (yield from self._respond(responses, context, place, False))
+        if turn.transfer is not None:
+            yield RunAgent(self.target(turn.transfer, place))
+            return has_answered(context)
+        return turn.over
 
     def _request(
         self, context: AgentContext, place: Place, tools: Mapping[str, Tool]
@@ -252,6 +280,10 @@ def _by_name(agent: str, tools: Sequence[Tool | Callable[..., Any]]) -> dict[str
 
 def _schema(source: SchemaSource | None, what: str) -> Schema | None:
     return None if source is None else Schema(source, what)
+
+
+def _long_running(calls: Sequence[FunctionCall], tools: Mapping[str, Tool]) -> tuple[str, ...]:
+    return tuple(call.id for call in calls if is_long_running(tools.get(call.name)))
 
 
 def _says_something(part: Part) -> bool:

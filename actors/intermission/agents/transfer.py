@@ -6,9 +6,9 @@ from inspect import getdoc
 from typing import Any
 
 from intermission.agents.base import AgentContext, BaseAgent
-from intermission.agents.contents import is_within
 from intermission.agents.control import transfer_to_agent
 from intermission.errors import AgentNotFoundError
+from intermission.events import is_within
 from intermission.models.base import ToolDeclaration
 from intermission.tools.base import ToolArgumentError, ToolContext
 

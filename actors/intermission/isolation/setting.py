@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any, NamedTuple
 
-from intermission.errors import UnguardedScriptError
+from intermission.isolation.errors import UnguardedScriptError
 
 __all__ = ["LOADING", "Setting", "main_script", "refuse_while_loading"]
 

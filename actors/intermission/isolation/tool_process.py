@@ -17,7 +17,7 @@ import msgpack
 
 from intermission.blocking.groups import Descendant, Group
 from intermission.blocking.pumps import End, Pump, alarm_of
-from intermission.errors import ToolProcessError
+from intermission.isolation.errors import ToolProcessError
 from intermission.isolation.setting import Setting
 from intermission.kernel.scope import CancelScope
 

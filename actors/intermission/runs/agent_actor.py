@@ -14,6 +14,8 @@ from intermission.runs.strand import Strand
 
 __all__ = ["AgentActor"]
 
+_WITH_EVENT = (RunStatus.COMPLETED, RunStatus.PAUSED)
+
 
 class AgentActor(Actor):
     """The actor of one run, from its durable beginning to its end.
@@ -31,8 +33,12 @@ class AgentActor(Actor):
         """Handle `Begin`, `Stop` and `PoisonPill`."""
         run = self._environment.run
         if type(message) is Begin:
-            context, scope = self._environment.context(), self._environment.scope
-            Strand(self._environment, self._agent, context, scope, self._finished, root=True).start()
+            environment = self._environment
+            context = environment.inner(self._agent, environment.context())
+            if context is None:  # it had come to its end; only that of the run was missing
+                environment.tell(AgentDone(run))
+                return
+            Strand(environment, self._agent, context, environment.scope, self._finished, root=True).start()
             return
         match message:
             case Stop(reason, invocation_id) if invocation_id in {None, run.invocation_id}:
@@ -50,7 +56,7 @@ class AgentActor(Actor):
         scope = self._environment.scope
         if error is None and scope.cancelled and run.verdict is None:
             run.cancel(CancelSource.CALLER, scope.reason)  # by the agent, which was given the run's scope
-        if error is None and run.verdict is not None and run.verdict.status is RunStatus.COMPLETED:
+        if error is None and run.verdict is not None and run.verdict.status in _WITH_EVENT:
             return  # by the last event, which the session has stored with the end
         with suppress(RunOver):  # the session has ended the run already, and knows all that there is to know
             self._environment.tell(AgentDone(run, error, stopped, strand.owed))

@@ -11,7 +11,9 @@ import pykka
 
 from intermission.agents.base import AgentContext, BaseAgent
 from intermission.agents.contents import CallOutcome
+from intermission.agents.effects import Runnable
 from intermission.agents.plugins import Plugins
+from intermission.agents.progress import AgentState, Progress
 from intermission.blocking.groups import Descendant
 from intermission.config import ToolExecution
 from intermission.content import FunctionCall, FunctionResponse
@@ -31,7 +33,12 @@ from intermission.state import TEMP, State, apply_change
 from intermission.tools.base import Tool, is_async
 from intermission_storage import Kind, Record
 
-__all__ = ["Environment"]
+__all__ = ["Environment", "model_calls_of"]
+
+
+def model_calls_of(events: Sequence[Event], invocation_id: str) -> int:
+    """Return how often an invocation has asked a model so far, as far as its events tell."""
+    return sum(event.invocation_id == invocation_id and event.usage is not None for event in events)
 
 
 class Environment:
@@ -46,6 +53,9 @@ class Environment:
         plugins: The app's plugins.
         outcomes: See `AgentContext`.
         root: The app's root agent.
+        resumable: Whether the app keeps what is needed to go on with its runs.
+        pauses: Whether a run ends where a call waits for an answer from outside.
+        progress: How far its agents had come, if the run is gone on with.
     """
 
     def __init__(
@@ -58,13 +68,21 @@ class Environment:
         plugins: Plugins,
         outcomes: Mapping[str, CallOutcome] | None = None,
         root: BaseAgent | None = None,
+        *,
+        resumable: bool = False,
+        pauses: bool = False,
+        progress: Progress | None = None,
     ) -> None:
         self.run = run
+        self.resumable = resumable
+        self.pauses = pauses
+        self._progress = progress
         self._root = root
         self._outcomes = outcomes
         self.plugins = plugins
         # Where an event is looked at before it is shown, the run's end waits for that.
         self.ends_with_event = not plugins.hooks("on_event_callback")
+        self.pauses_with_end = self.ends_with_event and not plugins.hooks("after_run_callback")
         self.callback_data: dict[str, Any] = {}
         self.services = services
         self._overlaps = run.config.overlap_model_calls
@@ -74,7 +92,8 @@ class Environment:
         given = run.state_delta.items()
         self._temp = {key: value for key, value in given if key.startswith(TEMP) and value is not None}
         self._temp_changing = threading.Lock()  # parallel branches may
-        self._model_calls = itertools.count(1)
+        before = 0 if progress is None else model_calls_of(events, run.invocation_id or "")
+        self._model_calls = itertools.count(1 + before)
         self.extra = {
             "session": run.key.session_id,
             "user": run.key.user_id,
@@ -116,7 +135,18 @@ class Environment:
             outcomes=self._outcomes,
             callback_data=self.callback_data,
             root=self._root,
+            resumable=self.resumable,
         )
+
+    def inner(self, agent: Runnable, outer: AgentContext) -> AgentContext | None:
+        """Return what an agent knows that is run where `outer` is known.
+
+        It is `None` if the run is gone on with, and the agent had come to its end before.
+        """
+        saved = None if self._progress is None else self._progress.take(agent.name, outer.branch)
+        if saved is None:
+            return replace(outer, agent_state=AgentState(), saved=None)
+        return None if saved.ended else replace(outer, agent_state=AgentState(saved.state), saved=saved)
 
     def check_event(self, event: Event, agent: str) -> None:
         """Refuse what an agent may have yielded, but no reader of the log would find or understand.
@@ -209,6 +239,9 @@ class Environment:
 
     def with_changes(self, event: Event, context: AgentContext) -> Event:
         """Return the event with what its agent has changed and asks for; what is `temp:` stays here."""
+        if self.resumable and context.agent_state.changed:
+            actions = replace(event.actions, agent_state=context.agent_state.take())
+            event = replace(event, actions=actions)
         if context.actions.asked:
             event = replace(event, actions=context.actions.take(event.actions))
         delta, operations = context.state.take()

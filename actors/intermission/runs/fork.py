@@ -6,14 +6,14 @@ from typing import Protocol
 
 from intermission.actions import Actions
 from intermission.agents.base import AgentContext
-from intermission.agents.effects import Runnable
+from intermission.agents.effects import Ended, Fork, Runnable
 from intermission.errors import AgentDepthError
 from intermission.kernel.scope import CancelScope
 from intermission.runs.line import Line
+from intermission.runs.messages import Item
 from intermission.runs.result import CancelSource
-from intermission.runs.signals import RunOver, RunStopped
+from intermission.runs.signals import RunOver, RunPaused, RunStopped
 from intermission.runs.together import Latch
-from intermission_storage import Record
 
 __all__ = ["Forked", "check_depth"]
 
@@ -40,33 +40,40 @@ class Forked:
 
     Args:
         parent: The strand that yielded the fork.
-        agents: What runs.
-        context: What the forking agent knows.
+        fork: What was yielded.
+        agent: The agent that forks.
+        context: What that agent knows.
 
     Raises:
         AgentDepthError: The forks inside one another are too many.
     """
 
-    def __init__(self, parent: Line, agents: Sequence[Runnable], context: AgentContext) -> None:
+    def __init__(self, parent: Line, fork: Fork, agent: Runnable, context: AgentContext) -> None:
         branches = context.branch.split(".") if context.branch else []
         if len(branches) >= _DEEPEST:
-            raise AgentDepthError([*branches, agents[0].name])
+            raise AgentDepthError([*branches, fork.agents[0].name])
         self._parent = parent
         self._error: Exception | None = None
-        self._stopped = False
-        self._owed: list[list[Record]] = []  # what the branches leave to be stored
-        self._latch = Latch(len(agents), parent.scope)
+        self._stopped = self._paused = self._escalated = False
+        self._owed: list[list[Item]] = []  # what the branches leave to be stored
         self._scopes: list[CancelScope] = []
-        self._strands = [self._strand(agent, context) for agent in agents]
+        self._caught = parent.catches_escalation() or bool(getattr(agent, "ends_on_escalation", False))
+        outer = ".".join(filter(None, (context.branch, fork.name)))
+        strands = (self._strand(one, context, outer) for one in fork.agents)
+        self._strands = [strand for strand in strands if strand is not None]
+        self._latch = Latch(len(self._strands), parent.scope)
 
-    def wait(self) -> None:
-        """Run all, and return when all have left.
+    def wait(self) -> Ended | None:
+        """Run all, and return when all have left, with how they ended.
 
         Raises:
             RunOver: The parent's scope was cancelled.
             RunStopped: One of them was stopped.
+            RunPaused: One of them waits for an answer from outside.
             Exception: The first error of one.
         """
+        if not self._strands:
+            return None  # all had ended before the run was gone on with
         for strand in self._strands:
             strand.start()
         self._latch.wait()
@@ -80,22 +87,36 @@ class Forked:
             raise self._error
         if self._stopped:
             raise RunStopped
+        if self._escalated:
+            return Ended.ESCALATED
+        if self._paused:
+            raise RunPaused
+        return None
 
-    def _strand(self, agent: Runnable, context: AgentContext) -> Line:
+    def _strand(self, agent: Runnable, context: AgentContext, outer: str) -> Line | None:
+        environment = self._parent.environment
+        name = f"{outer}.{agent.name}" if outer else agent.name
+        known = environment.inner(agent, replace(context, branch=name))
+        if known is None:
+            return None
         scope = CancelScope.child_of(self._parent.scope)
         self._scopes.append(scope)
-        name = f"{context.branch}.{agent.name}" if context.branch else agent.name
-        environment = self._parent.environment
-        state = environment.new_state()
-        branch = replace(context, branch=name, state=state, actions=Actions(), cancellation=scope)
-        return self._parent.branch(agent, branch, scope, self._finished)
+        branch = replace(known, state=environment.new_state(), actions=Actions(), cancellation=scope)
+        return self._parent.branch(agent, branch, scope, self._finished, caught=self._caught)
 
     def _finished(self, strand: Line, error: Exception | None) -> None:
         if error is not None and self._error is None:
             self._error = error
-            for scope in self._scopes:
-                if scope is not strand.scope:
-                    scope.cancel(f"a sibling failed: {error}", source=CancelSource.SIBLING_FAILURE)
+            self._end_others(strand, f"a sibling failed: {error}", CancelSource.SIBLING_FAILURE)
+        if strand.escalated and not self._escalated:
+            self._escalated = True
+            self._end_others(strand, "a sibling escalated", None)
         self._stopped = self._stopped or strand.stopped
+        self._paused = self._paused or strand.paused
         self._owed.append(strand.owed)
         self._latch.arrive()
+
+    def _end_others(self, strand: Line, reason: str, source: CancelSource | None) -> None:
+        for scope in self._scopes:
+            if scope is not strand.scope:
+                scope.cancel(reason, source=source)

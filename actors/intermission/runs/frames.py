@@ -11,6 +11,7 @@ from intermission.agents.llm import LlmAgent
 from intermission.runs.environment import Environment
 from intermission.runs.hooks import (
     Body,
+    after_run,
     agent_steps,
     has_agent_hooks,
     has_run_hooks,
@@ -19,19 +20,25 @@ from intermission.runs.hooks import (
 )
 from intermission.tools.function import FunctionTool
 
-__all__ = ["Frame", "frame_in", "frame_of", "root_frame", "stopped_frame"]
+__all__ = ["Frame", "frame_in", "frame_of", "paused_frame", "root_frame", "stopped_frame"]
 
 _LLM_STEPS = LlmAgent.run.__code__  # what instruments a program puts something of its own in its place
 
 
 @dataclass(slots=True)
 class Frame:
-    """A generator on the stack, and the agent in whose name it yields; `quick` if it never blocks."""
+    """A generator on the stack, and the agent in whose name it yields.
+
+    Attributes:
+        quick: Whether it never blocks.
+        ends: Whether the agent has come to its end when this has, and that is still to be said.
+    """
 
     steps: Any
     agent: Runnable
     context: AgentContext
     quick: bool
+    ends: bool = False
 
 
 def root_frame(environment: Environment, agent: Runnable, context: AgentContext) -> Frame:
@@ -52,19 +59,19 @@ def frame_of(environment: Environment, agent: Runnable, context: AgentContext) -
         TypeError: Its `run` is no generator.
     """
     if has_agent_hooks(environment.plugins, agent):
-        return Frame(agent_steps(environment, agent, context), agent, context, quick=True)
-    return _bare(environment, agent, context)
+        return Frame(agent_steps(environment, agent, context), agent, context, quick=True, ends=True)
+    return _bare(environment, agent, context, ends=True)
 
 
-def frame_in(environment: Environment, body: Body, context: AgentContext) -> Frame:
-    """Return the frame of an agent around which hooks are being called.
+def frame_in(environment: Environment, body: Body, around: Frame) -> Frame:
+    """Return the frame of an agent around which hooks are being called, in the frame of these.
 
     Raises:
         TypeError: See `frame_of`.
     """
     if body.bare:
-        return _bare(environment, body.agent, context)
-    return frame_of(environment, body.agent, context)
+        return _bare(environment, body.agent, around.context, ends=body.tail and around.ends)
+    return frame_of(environment, body.agent, around.context)
 
 
 def stopped_frame(environment: Environment, top: Frame, root: AgentContext) -> Frame:
@@ -73,7 +80,12 @@ def stopped_frame(environment: Environment, top: Frame, root: AgentContext) -> F
     return Frame(steps, top.agent, top.context, quick=True)
 
 
-def _bare(environment: Environment, agent: Runnable, context: AgentContext) -> Frame:
+def paused_frame(environment: Environment, agent: Runnable, root: AgentContext) -> Frame:
+    """Return the frame that calls the hooks which come after a run, when that pauses."""
+    return Frame(after_run(environment, agent.name, root), agent, root, quick=True)
+
+
+def _bare(environment: Environment, agent: Runnable, context: AgentContext, *, ends: bool) -> Frame:
     quick = _is_quick(agent)
     with nullcontext() if quick else environment.services.workers.blocking:
         steps: object = agent.run(context)
@@ -82,7 +94,7 @@ def _bare(environment: Environment, agent: Runnable, context: AgentContext) -> F
             f"run() of agent {agent.name!r} must be a generator, that is, hold a yield; "
             f"it returned {type(steps).__name__}"
         )
-    return Frame(steps, agent, context, quick)
+    return Frame(steps, agent, context, quick, ends)
 
 
 def _is_quick(agent: Runnable) -> bool:

@@ -23,6 +23,7 @@ __all__ = [
     "Body",
     "HookCall",
     "Opening",
+    "after_run",
     "agent_steps",
     "call_hook",
     "cancelled_itself",
@@ -210,7 +211,7 @@ def run_steps(environment: Environment, agent: Runnable, context: AgentContext) 
     """Run the root agent between the hooks of the run."""
     plugins = environment.plugins
     keywords = {"invocation_context": context}
-    if plugins.hooks("on_user_message_callback"):
+    if plugins.hooks("on_user_message_callback") and environment.run.message.parts:
         yield from _open(environment, context)
     answer = yield from first_answer(hook_calls(plugins, "before_run_callback", keywords), Content)
     tail = not plugins.hooks("after_run_callback")
@@ -218,14 +219,14 @@ def run_steps(environment: Environment, agent: Runnable, context: AgentContext) 
         yield Body(agent, bare=False, tail=tail)
     else:
         yield Emit(context.event("model", content=answer), last=tail)
-    yield from _after_run(environment, agent.name, context)
+    yield from after_run(environment, agent.name, context)
 
 
 def stopped_steps(environment: Environment, name: str, context: AgentContext, root: AgentContext) -> _Steps:
     """Say in an event that the run was stopped, and call the hooks that come after a run."""
     reason = environment.run.stop_requested or None
     yield Emit(context.event(name, error_code="stopped", error_message=reason, turn_complete=True))
-    yield from _after_run(environment, name, root)
+    yield from after_run(environment, name, root)
 
 
 def _open(environment: Environment, context: AgentContext) -> _Steps:
@@ -238,10 +239,16 @@ def _open(environment: Environment, context: AgentContext) -> _Steps:
     answer = yield from first_answer(hooks, Content, lambda content: bool(content.parts))
     if answer is not None:
         message = answer
-    yield Opening(environment.with_changes(context.event("user", content=message), context))
+    plan = run.plan
+    if plan is not None and answer is not None:  # the answers to calls stay what they are
+        spoken = [part for part in answer.parts if part.function_response is None]
+        message = Content("user", (*plan.answers_of(run.message), *spoken))
+    branch = None if plan is None else plan.branch
+    yield Opening(environment.with_changes(context.event("user", content=message, branch=branch), context))
 
 
-def _after_run(environment: Environment, name: str, context: AgentContext) -> _Steps:
+def after_run(environment: Environment, name: str, context: AgentContext) -> _Steps:
+    """Call the hooks that come after a run."""
     hooks = hook_calls(environment.plugins, "after_run_callback", {"invocation_context": context})
     called = False
     for hook, function in hooks:

@@ -18,24 +18,16 @@ from intermission.kernel.scope import CancelScope
 from intermission.kernel.timer import TimerHandle
 from intermission.keys import SessionKey
 from intermission.runs.consumers import Consumers
+from intermission.runs.plan import Plan, Resumption
 from intermission.runs.receipt import CancelOutcome
 from intermission.runs.result import CancelSource, RunResult, RunStatus, Verdict
 from intermission.runs.services import Services
+from intermission.runs.states import RunState
 from intermission.runs.stream import Author, Own, ReadBack, Stream
 from intermission.runs.work import Work
 from intermission.state import TEMP
 
-__all__ = ["Lifecycle", "Port", "RunState"]
-
-
-class RunState:
-    """The states of a run, in their order."""
-
-    CREATED = "created"
-    QUEUED = "queued"
-    RUNNING = "running"
-    ENDING = "ending"
-    ENDED = "ended"
+__all__ = ["Lifecycle", "Port"]
 
 
 class Port(Protocol):
@@ -70,11 +62,14 @@ class Lifecycle:
         read_back: ReadBack,
         *,
         state_delta: Mapping[str, Any] | None = None,
+        resumption: Resumption | None = None,
     ) -> None:
         self.key = key
         self.message = message
         self.config = config
         self.state_delta = dict(state_delta or {})
+        self.resumption = resumption
+        self.plan: Plan | None = None  # what its session makes of that
         self.context = contextvars.copy_context()
         self.invocation_id: str | None = None
         self.scope: CancelScope | None = None  # made at the start
@@ -158,7 +153,10 @@ class Lifecycle:
         """
         with self._lock:
             if self._state == RunState.CREATED and self._verdict is None:
-                self.invocation_id = f"e-{new_id()}"
+                if self.resumption is None:
+                    self.invocation_id = f"e-{new_id()}"
+                else:
+                    self.invocation_id = self.resumption.invocation_id  # answers tell, when it begins
                 self.scope = CancelScope.child_of(parent, host=self.work.with_hooks(self.services.scopes))
                 if parent is not None:
                     self.scope.on_cancel_now(partial(self._follow, parent))
@@ -306,6 +304,12 @@ class Lifecycle:
             if self._admission is not None:
                 self._admission.notify_all()
         self._tell_listeners()
+
+    def go_on_with(self, plan: Plan, message: Content) -> None:
+        """The session knows what the run goes on with, and what of the message counts."""
+        self.plan = plan
+        self.invocation_id = plan.invocation_id
+        self.message = message
 
     def begin(self, position: int) -> None:
         """The run's beginning is durable, up to the record of that number, which nobody is shown."""

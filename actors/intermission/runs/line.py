@@ -9,16 +9,21 @@ from intermission.agents.effects import Runnable
 from intermission.kernel.scope import CancelScope
 from intermission.runs.calls import Outcome
 from intermission.runs.environment import Environment
-from intermission_storage import Record
+from intermission.runs.messages import Item
 
-__all__ = ["Finished", "Line", "Store"]
+__all__ = ["Finished", "Line", "Pause", "Store"]
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Of the runtime's own effects: store records, with what is owed, and go on when that is durable."""
+    """Of the runtime's own effects: store this, with what is owed, and go on when that is durable."""
 
-    records: Sequence[Record]
+    records: Sequence[Item]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Of the runtime's own effects: the strand has nothing to do before a call is answered from outside."""
 
 
 class Line(Protocol):
@@ -26,15 +31,26 @@ class Line(Protocol):
 
     environment: Environment
     scope: CancelScope
-    owed: list[Record]
+    owed: list[Item]
     begun: set[str]
     stopped: bool
+    paused: bool
+    escalated: bool
+
+    @property
+    def pauses_with_end(self) -> bool:
+        """Whether nothing comes between its pause and the run's end, so that both are stored together."""
+        ...
 
     def start(self) -> None:
         """Have a worker drive it from its beginning."""
         ...
 
-    def journal(self, *records: Record) -> None:
+    def catches_escalation(self) -> bool:
+        """Return whether it runs in an agent that ends when one below it escalates."""
+        ...
+
+    def journal(self, *records: Item) -> None:
         """Have the session store records that nobody waits for."""
         ...
 
@@ -51,9 +67,18 @@ class Line(Protocol):
         ...
 
     def branch(
-        self, agent: Runnable, context: AgentContext, scope: CancelScope, finished: "Finished"
+        self,
+        agent: Runnable,
+        context: AgentContext,
+        scope: CancelScope,
+        finished: "Finished",
+        *,
+        caught: bool,
     ) -> "Line":
-        """Return a new strand of the same run, for an agent on a branch of its own."""
+        """Return a new strand of the same run, for an agent on a branch of its own.
+
+        `caught` says whether an agent that it stands in ends when one in it escalates.
+        """
         ...
 
 

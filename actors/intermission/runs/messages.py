@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from intermission.events import Event
 from intermission.kernel.mailbox import Lane
@@ -11,7 +11,10 @@ from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.result import RunResult
 from intermission_storage import Record
 
-__all__ = ["AgentDone", "Append", "Begin", "EventStored", "RunEnded", "RunStarted"]
+__all__ = ["AgentDone", "Append", "Begin", "EventStored", "Item", "RunEnded", "RunStarted"]
+
+Item: TypeAlias = Record | Event
+"""What is stored: a record, or an event, which is shown, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +60,8 @@ class Append:
     Attributes:
         run: The run.
         event: What is to be shown, if anything is.
-        before: Records that come before the event's.
-        after: Records that come after it.
+        before: What comes before the event.
+        after: What comes after it.
         stored: Is kept with the event as it was stored; `None` if nobody waits.
         last: The run ends with it.
         opening: The event is the user's, and nobody is shown it; with it the run is admitted.
@@ -68,8 +71,8 @@ class Append:
     run: Lifecycle
     event: Event | None
     stored: Promise[Event | None] | None
-    before: Sequence[Record] = ()
-    after: Sequence[Record] = ()
+    before: Sequence[Item] = ()
+    after: Sequence[Item] = ()
     last: bool = False
     opening: bool = False
 
@@ -82,11 +85,11 @@ class AgentDone:
         run: The run.
         error: What ended it.
         stopped: The reason, if it ended because a stop was asked for.
-        before: Records that are still to be stored.
+        before: What is still to be stored.
     """
 
     lane: ClassVar[Lane] = Lane.INTERNAL
     run: Lifecycle
     error: Exception | None = None
     stopped: str | None = None
-    before: Sequence[Record] = ()
+    before: Sequence[Item] = ()

@@ -7,6 +7,7 @@ from typing import Self
 
 from intermission.errors import RunInterruptedError
 from intermission.events import Event, Usage
+from intermission.pending import PendingCall
 
 __all__ = ["CancelSource", "RunResult", "RunStatus", "Verdict"]
 
@@ -74,6 +75,7 @@ class RunResult:
         reason: Why it was cancelled or stopped, if it was.
         invocation_id: The run's id; `None` if it ended before it was started.
         last_seq: The number of its last record in the session; `None` if it has none.
+        pending: The calls that wait for an answer, if it is paused.
     """
 
     status: RunStatus
@@ -83,6 +85,7 @@ class RunResult:
     reason: str = ""
     invocation_id: str | None = None
     last_seq: int | None = None
+    pending: tuple[PendingCall, ...] = ()
     read_events: Callable[[], list[Event]] = field(default=_no_events, repr=False, compare=False)
 
     @classmethod

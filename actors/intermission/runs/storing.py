@@ -10,9 +10,8 @@ from intermission.kernel.scope import CancelScope
 from intermission.runs.ahead import Ahead
 from intermission.runs.calls import Outcome
 from intermission.runs.environment import Environment
-from intermission.runs.messages import Append
+from intermission.runs.messages import Append, Item
 from intermission.runs.signals import RunOver
-from intermission_storage import Record
 
 __all__ = ["Stored", "Storing"]
 
@@ -28,21 +27,21 @@ class Storing:
         scope: Cancelled when the strand must end.
 
     Attributes:
-        owed: Records that are stored with the strand's next append.
+        owed: What is stored with the strand's next append.
     """
 
     def __init__(self, environment: Environment, scope: CancelScope) -> None:
         self.environment = environment
         self.scope = scope
-        self.owed: list[Record] = []
+        self.owed: list[Item] = []
         self._blocking = environment.services.workers.blocking
         self._reply: Stored | None = None
-        self._sent: list[Record] = []  # what was owed, and is being stored
+        self._sent: list[Item] = []  # what was owed, and is being stored
         self._ahead: Ahead | None = None  # the append that the next effect, a model call, does not wait for
         self._hook: CancelHandle | None = scope.on_cancel_now(self._wake)
 
     def _store(
-        self, event: Event | None, *, after: Sequence[Record] = (), last: bool = False, opening: bool = False
+        self, event: Event | None, *, after: Sequence[Item] = (), last: bool = False, opening: bool = False
     ) -> Stored:
         """Have the session store what is owed, an event and records; return the reply, for `_stored`.
 
@@ -88,7 +87,12 @@ class Storing:
             with self._blocking:
                 ahead.wait()
 
-    def journal(self, *records: Record) -> None:
+    @property
+    def owes_events(self) -> bool:
+        """Whether there is an event among what is owed."""
+        return any(isinstance(item, Event) for item in self.owed)
+
+    def journal(self, *records: Item) -> None:
         """Have the session store records that nobody waits for."""
         self.environment.tell_later(Append(self.environment.run, None, None, records))
 

@@ -14,6 +14,7 @@ from intermission.content import FunctionCall, FunctionResponse, plain_copy
 from intermission.errors import ToolFailedError
 from intermission.kernel.scope import CancelScope
 from intermission.models.base import ToolDeclaration
+from intermission.pending import Confirmation
 from intermission.runs.async_calls import Later, raised_or
 from intermission.runs.environment import Environment
 from intermission.runs.tool_hooks import ToolHooks, tool_steps
@@ -38,6 +39,7 @@ def call_tool(
     hooks: ToolHooks | None,
     scope: CancelScope,
     state: State,
+    confirmation: Confirmation | None = None,
 ) -> Answered | Later:
     """Call a tool on this thread; what it leaves to be awaited is returned as `Later`.
 
@@ -45,7 +47,7 @@ def call_tool(
         Exception: What a hook raised. That, and a `ToolFailedError`, may also come out of `Later.respond`.
     """
     tool, args = _resolved(call, tools)
-    context = _context(environment, call, scope, state)
+    context = _context(environment, call, scope, state, confirmation)
     one = _ToolCall(environment, call, tool, args, context)
     return one.make() if hooks is None else one.make_with(hooks)
 
@@ -105,6 +107,7 @@ class _ToolCall:
         Raises:
             ToolFailedError: The error was awaited, and is none that a model could do better about.
         """
+        self.context.actions.requested_tool_confirmations.clear()  # this is the answer, and not a question
         if isinstance(error, ToolArgumentError):
             return failed(f"Wrong arguments: {error}")
         if isinstance(error, UnknownToolError):
@@ -154,7 +157,13 @@ def _check(change: StateChange) -> None:
             storable({one.key: one.value}, "state")
 
 
-def _context(environment: Environment, call: FunctionCall, scope: CancelScope, state: State) -> ToolContext:
+def _context(
+    environment: Environment,
+    call: FunctionCall,
+    scope: CancelScope,
+    state: State,
+    confirmation: Confirmation | None,
+) -> ToolContext:
     run = environment.run
     return ToolContext(
         function_call_id=call.id,
@@ -165,6 +174,7 @@ def _context(environment: Environment, call: FunctionCall, scope: CancelScope, s
         cancellation=scope,
         actions=Actions(),
         request_stop=run.request_stop,
+        confirmation=confirmation,
         owner=environment,
     )
 

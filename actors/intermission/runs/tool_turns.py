@@ -1,24 +1,30 @@
 """What a strand does for `CallTools`, as a generator of blocking calls."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from intermission.actions import Actions
 from intermission.agents.base import AgentContext
+from intermission.agents.confirmations import question
 from intermission.agents.effects import CallTools, Emit
 from intermission.config import OnToolFailure, ToolExecution
 from intermission.content import Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import ToolFailedError
+from intermission.events import Event, EventActions
 from intermission.kernel.scope import CancelScope
+from intermission.pending import Confirmation, PendingKind
 from intermission.runs.async_calls import LATER, Later
 from intermission.runs.calls import Blocking, CallGivenUpError, Outcome
-from intermission.runs.line import Line, Store
+from intermission.runs.line import Line, Pause, Store
+from intermission.runs.standing_calls import FRESH, Standing, standing_of
 from intermission.runs.together import Together
 from intermission.runs.tool_calls import Answered, call_tool, failed
 from intermission.runs.tool_hooks import ToolHooks, tool_hooks
 from intermission.state import State, StateChange
-from intermission.tools.base import is_async, time_limit
+from intermission.tools.base import is_async, is_long_running, time_limit
+from intermission.tools.function import confirmation_needed
+from intermission.tools.results import storable
 
 __all__ = ["NOT_RUN", "tool_turn"]
 
@@ -38,6 +44,10 @@ class _Turn:
     """The calls of one turn, and what has become of them.
 
     Attributes:
+        author: The name of the agent that made the calls.
+        standing: How they stood before.
+        asked: What those ask that were not made, for want of leave.
+        waiting: Those whose response comes from outside.
         error: What fails the run, when the calls are answered; the first one.
     """
 
@@ -45,6 +55,10 @@ class _Turn:
     context: AgentContext
     effect: CallTools
     hooks: ToolHooks | None
+    author: str
+    standing: Standing = field(default_factory=lambda: FRESH)
+    asked: dict[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
+    waiting: set[int] = field(default_factory=set[int])
     responses: dict[int, FunctionResponse] = field(default_factory=dict[int, FunctionResponse])
     changes: dict[int, tuple[StateChange, Actions]] = field(
         default_factory=dict[int, tuple[StateChange, Actions]]
@@ -58,8 +72,14 @@ class _Turn:
         below = self.context.state
         state = State(lambda: below)  # not of the turn, which keeps this state: a circle would be left behind
 
+        confirmation = self.standing.confirmed.get(index)
+        look_up = self.standing.look_up.get(index)
+
         def function(scope: CancelScope) -> _Made:
-            return call_tool(environment, call, tools, hooks, scope, state)
+            found = None if look_up is None else look_up(call)
+            if found is not None:
+                return FunctionResponse(call.id, call.name, storable(found)), StateChange({}, ()), Actions()
+            return call_tool(environment, call, tools, hooks, scope, state, confirmation)
 
         limit = time_limit(tools.get(call.name), environment.run.config.tool_timeout)
         return Blocking(function, "tool", call.name, call.id, limit, detach)
@@ -69,9 +89,7 @@ class _Turn:
         call = self.effect.calls[index]
         error = outcome.error
         if error is None:
-            response, change, actions = outcome.value
-            self.responses[index], self.changes[index] = response, (change, actions)
-            return "finished"
+            return self._answered(index, *outcome.value)
         if isinstance(error, CallGivenUpError):
             said = error.outcome
             response = {"status": error.status, "outcome": said, "message": str(error)}
@@ -81,6 +99,21 @@ class _Turn:
             response = {**failed(), "outcome": said}
         self.responses[index] = FunctionResponse(call.id, call.name, response)
         return said
+
+    def _answered(self, index: int, response: FunctionResponse, change: StateChange, actions: Actions) -> str:
+        call = self.effect.calls[index]
+        asked = actions.requested_tool_confirmations.get(call.id)
+        if asked is not None:
+            self.asked[index] = asked
+            if not self.strand.environment.pauses:
+                self.responses[index] = FunctionResponse(call.id, call.name, confirmation_needed())
+            return "asked"
+        self.changes[index] = change, actions
+        if not response.response and is_long_running(self.effect.tools.get(call.name)):
+            self.waiting.add(index)
+            return "pending"
+        self.responses[index] = response
+        return "finished"
 
     def leave_out(self, index: int) -> None:
         """Answer a call that does not begin."""
@@ -101,13 +134,56 @@ class _Turn:
         """Whether no more calls may begin."""
         return self.error is not None or self.strand.environment.run.stop_requested is not None
 
+    @property
+    def open(self) -> tuple[int, ...]:
+        """The calls that are to be made, by their places."""
+        known = self.standing.known
+        return tuple(index for index in range(len(self.effect.calls)) if index not in known)
+
+    def take(self, standing: Standing) -> None:
+        """Take over how the calls stand that were begun before."""
+        self.standing = standing
+        self.responses |= standing.made
+        self.waiting |= standing.waiting
+        owed, environment = self.strand.owed, self.strand.environment
+        outcomes = self.context.outcomes or {}
+        for index, call in enumerate(self.effect.calls):
+            if index in standing.ask:
+                hint = f"Is this call of the tool {call.name} to be made again? What came of it is not known."
+                self.asked[index] = Confirmation(False, hint=hint).to_dict()
+            elif index in standing.made and outcomes.get(call.id) == "unknown":
+                owed.append(environment.call_finished(call, "unknown"))
+
+    @property
+    def pauses(self) -> bool:
+        """Whether calls wait for answers from outside, and the run with them."""
+        return self.strand.environment.pauses and bool(self.asked or self.waiting)
+
+    def question(self) -> Event:
+        """The event that asks whether calls may be made."""
+        calls = self.effect.calls
+        resume, confirm = PendingKind.RESUME, PendingKind.CONFIRMATION
+        content = question(
+            (calls[index], self.asked[index], resume if index in self.standing.ask else confirm)
+            for index in sorted(self.asked)
+        )
+        ids = tuple(call.id for call in content.function_calls)
+        requested = {calls[index].id: asked for index, asked in self.asked.items()}
+        actions = EventActions(requested_tool_confirmations=requested)
+        return self.context.event(self.author, content=content, long_running_tool_ids=ids, actions=actions)
+
+    def response_event(self, answers: Sequence[FunctionResponse]) -> Event:
+        """The event that holds responses, with what the tools changed and ask for."""
+        parts = tuple(Part(function_response=response) for response in answers)
+        return self.context.event(self.author, content=Content("user", parts))
+
     def answers(self) -> tuple[FunctionResponse, ...]:
         """Take over what the tools changed and ask for; return the responses. All in the calls' order."""
         for index in sorted(self.changes):
             change, actions = self.changes[index]
             self.context.state.merge(change)
             self.context.actions.merge(actions)
-        return tuple(self.responses[index] for index in range(len(self.effect.calls)))
+        return tuple(self.responses[index] for index in sorted(self.responses))
 
 
 def tool_turn(
@@ -125,28 +201,50 @@ def tool_turn(
         Exception: What fails the run. The responses are stored before, so that no call is left open.
     """
     environment = strand.environment
-    turn = _Turn(strand, context, effect, tool_hooks(environment.plugins, effect.agent))
+    author = agent if effect.agent is None else effect.agent.name
+    turn = _Turn(strand, context, effect, tool_hooks(environment.plugins, effect.agent), author)
+    if effect.again:
+        turn.take(standing_of(effect.calls, author, context, effect.tools))
+    calls = turn.open
     mode = environment.run.config.tool_execution
     if turn.over:
-        for index in range(len(effect.calls)):
+        for index in calls:
             turn.leave_out(index)
-    elif mode is ToolExecution.SEQUENTIAL or len(effect.calls) <= 1:
-        yield from _one_by_one(turn)
+    elif mode is ToolExecution.SEQUENTIAL or len(calls) <= 1:
+        yield from _one_by_one(turn, calls)
     else:
-        yield from _Overlapped(turn).steps(all_at_once=mode is ToolExecution.PARALLEL_SUBSCRIBE)
+        yield from _Overlapped(turn, calls).steps(all_at_once=mode is ToolExecution.PARALLEL_SUBSCRIBE)
     answers = turn.answers()
     if turn.error is not None:
-        author = agent if effect.agent is None else effect.agent.name
-        parts = tuple(Part(function_response=response) for response in answers)
-        yield Emit(context.event(author, content=Content("user", parts)))
+        yield Emit(turn.response_event(answers))
         raise turn.error
+    if turn.pauses:
+        yield from _pause(turn, answers)
+    elif turn.asked:
+        yield Emit(turn.question())
     return answers
 
 
-def _one_by_one(turn: _Turn) -> Generator[Any, Any, None]:
+def _pause(turn: _Turn, answers: Sequence[FunctionResponse]) -> Generator[Any, Any, None]:
+    """Have what there is of the turn stored, and leave: with the run's end, if nothing comes between."""
+    strand, environment = turn.strand, turn.strand.environment
+    events = [turn.question()] if turn.asked else []
+    if answers:
+        events.append(environment.with_changes(turn.response_event(answers), turn.context))
+    elif turn.context.state.changed or turn.context.actions.asked:
+        events.append(environment.with_changes(turn.context.event(turn.author), turn.context))
+    if strand.pauses_with_end:
+        strand.owed += events
+    elif events or strand.owed:
+        yield Store(events)
+    yield Pause()
+
+
+def _one_by_one(turn: _Turn, calls: Sequence[int]) -> Generator[Any, Any, None]:
     strand, environment = turn.strand, turn.strand.environment
     before: tuple[FunctionCall, str, FunctionResponse] | None = None
-    for index, call in enumerate(turn.effect.calls):
+    for index in calls:
+        call = turn.effect.calls[index]
         if turn.over:
             turn.leave_out(index)
             continue
@@ -160,18 +258,20 @@ def _one_by_one(turn: _Turn) -> Generator[Any, Any, None]:
             outcome = Outcome(error=error)
         said = turn.settle(index, outcome)
         strand.owed.append(environment.call_finished(call, said))
-        before = (call, said, turn.responses[index])
+        response = turn.responses.get(index)
+        before = None if response is None else (call, said, response)
 
 
 class _Overlapped:
     """The calls of a turn that do not wait for each other."""
 
-    def __init__(self, turn: _Turn) -> None:
+    def __init__(self, turn: _Turn, calls: Sequence[int]) -> None:
         self._turn = turn
         self._strand = turn.strand
+        self._open = calls
         self._calls = turn.effect.calls
         self._gives_up = turn.strand.environment.run.config.on_tool_failure is OnToolFailure.CANCEL_SIBLINGS
-        self._together = Together(turn.strand, len(self._calls), self._settled, self._failed)
+        self._together = Together(turn.strand, len(calls), self._settled, self._failed)
 
     def steps(self, *, all_at_once: bool) -> Generator[Any, Any, None]:
         """Begin the calls, and leave the strand until all have ended.
@@ -194,9 +294,10 @@ class _Overlapped:
 
     def _begin(self, all_at_once: bool) -> Generator[Any, Any, None]:
         environment, tools = self._strand.environment, self._turn.effect.tools
-        mine = [index for index, call in enumerate(self._calls) if is_async(tools.get(call.name))]
-        others = [index for index in range(len(self._calls)) if index not in mine]
-        yield from _begin(self._strand, environment.at_once(self._calls, tools))
+        mine = [index for index in self._open if is_async(tools.get(self._calls[index].name))]
+        others = [index for index in self._open if index not in mine]
+        opened = [self._calls[index] for index in self._open]
+        yield from _begin(self._strand, environment.at_once(opened, tools))
         for index in mine:
             if self._turn.error is None:
                 yield from self._make(index, self._together.settler(index))
@@ -231,7 +332,7 @@ class _Overlapped:
             return
         said = self._turn.settle(index, outcome)
         # The response of the last one is in the event that is stored with the record.
-        response = None if last else self._turn.responses[index]
+        response = None if last else self._turn.responses.get(index)
         record = self._strand.environment.call_finished(self._calls[index], said, response)
         if last or here:
             self._strand.owed.append(record)

@@ -30,7 +30,8 @@ from intermission.sessions.messages import (
     Stored,
 )
 from intermission.sessions.records import run_end_delivered, state_set
-from intermission.sessions.run_keeper import RunKeeper, exception_of
+from intermission.sessions.run_keeper import RunKeeper
+from intermission.sessions.run_opener import exception_of
 from intermission_storage import Appended, ClaimedError, StorageError
 
 __all__ = ["SessionActor"]

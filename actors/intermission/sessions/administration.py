@@ -1,6 +1,7 @@
 """`Administration`: looking at, following and ending the runs of sessions, by the sessions' keys."""
 
 from intermission.keys import SessionKey
+from intermission.pending import PendingCall
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.receipt import CancelReceipt, ResidualWork
 from intermission.runs.residual import receipt_of, residual_of
@@ -11,6 +12,7 @@ from intermission.sessions.catalog import Sessions
 from intermission.sessions.directory import Directory
 from intermission.sessions.follow import Viewers
 from intermission.sessions.host import Host
+from intermission.sessions.reading import pending_calls
 
 __all__ = ["Administration"]
 
@@ -65,6 +67,21 @@ class Administration:
         """As `attach`, without blocking the event loop."""
         return await in_worker(
             self._host.services, lambda: self.attach(user_id=user_id, session_id=session_id, after=after)
+        )
+
+    def pending(self, *, user_id: str, session_id: str) -> list[PendingCall]:
+        """Return the calls of a session that wait for an answer, oldest first, as they are in the log now.
+
+        Raises:
+            StorageError: The log cannot be read.
+        """
+        warn_of_blocking("Runner.pending", "apending")
+        return pending_calls(self._host.log, SessionKey(self._host.app.name, user_id, session_id))
+
+    async def apending(self, *, user_id: str, session_id: str) -> list[PendingCall]:
+        """As `pending`, without blocking the event loop."""
+        return await in_worker(
+            self._host.services, lambda: self.pending(user_id=user_id, session_id=session_id)
         )
 
     def cancel(

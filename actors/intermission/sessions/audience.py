@@ -1,8 +1,11 @@
 """`Audience`: who is told what happens in a session: consumers, subscribers and plugins."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from intermission.events import Event
+from intermission.kernel.promise import Promise
 from intermission.keys import SessionKey
 from intermission.runs.event_hooks import EventGate
 from intermission.runs.lifecycle import Lifecycle
@@ -42,25 +45,43 @@ class Audience:
         if environment is not None and not environment.ends_with_event:
             current.gate = EventGate(environment, self._publish)
 
-    def show(self, batch: Batch, current: CurrentRun, event: Event, seq: int) -> None:
-        """An event is durable: show it, and answer who waits for it."""
-        event = event.stored_as(seq)
+    def show(self, batch: Batch, current: CurrentRun, stored: Sequence[Event]) -> None:
+        """Events are durable: show them, in their order, and answer who waits for one or for all.
+
+        Args:
+            batch: With which they came.
+            current: Their run.
+            stored: The events as they are stored.
+        """
+        records = [record.data for record in batch.records if record.kind == Kind.EVENT]
+        awaited = batch.events[-1] if batch.event is None else batch.event
+        for event, data, known in zip(batch.events, records, stored, strict=True):
+            waiting = batch.stored if event is awaited else None
+            self._show(event.stored_as(known.seq or 0), data, waiting, batch.opening, current)
+
+    def _show(
+        self,
+        event: Event,
+        data: Mapping[str, Any],
+        waiting: Promise[Event | None] | None,
+        opening: bool,
+        current: CurrentRun,
+    ) -> None:
         own: Own | None = None
         if not event.is_plain:
             # What a consumer or the agent does to its values reaches nobody else: each has its own.
-            data = next(record.data for record in batch.records if record.kind == Kind.EVENT)
-            own = partial(Event.stored, data, seq)
-        if batch.opening:
-            current.run.begin(seq)
+            own = partial(Event.stored, data, event.seq or 0)
+        if opening:
+            current.run.begin(event.seq or 0)
         elif current.gate is not None:
-            current.gate.put(event, own, batch.stored)
+            current.gate.put(event, own, waiting)
             return
         else:
             current.run.show_now(event, own)
             if self._host.topics.wanted(EventStored):
                 self._publish(event if own is None else own(event.shown))
-        if batch.stored is not None:
-            batch.stored.keep(event)
+        if waiting is not None:
+            waiting.keep(event)
 
     def ended(self, run: Lifecycle, result: RunResult, current: CurrentRun | None) -> None:
         """A run has ended; without a `current` one, nothing of it is in the log."""

@@ -31,7 +31,8 @@ class Batch:
         purpose: What they are for.
         records: In order.
         current: The run that they are of, if they are of one.
-        event: The event among them, if there is one.
+        events: The events among them.
+        event: The one of these that `stored` waits for; without it, that waits for all.
         stored: Waits for it.
         opening: Whether it is the run's user event, with which the run is admitted.
         verdict: How the run ends with them.
@@ -44,6 +45,7 @@ class Batch:
     purpose: Purpose
     records: Sequence[Record]
     current: CurrentRun | None = None
+    events: Sequence[Event] = ()
     event: Event | None = None
     stored: Promise[Event | None] | None = None
     opening: bool = False

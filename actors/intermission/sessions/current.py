@@ -1,17 +1,23 @@
 """`CurrentRun`: the run that a session has under way, as the session sees it."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
 from intermission.events import Event, Usage
 from intermission.kernel.ref import ActorRef
+from intermission.keys import SessionKey
+from intermission.pending import PendingCall
 from intermission.runs.environment import Environment
 from intermission.runs.event_hooks import EventGate
 from intermission.runs.lifecycle import Lifecycle
-from intermission_storage import Appended, Kind, Record, StorageError
+from intermission.runs.messages import Item
+from intermission.runs.result import RunStatus, Verdict
+from intermission.sessions.pauses import Pauses
+from intermission.sessions.records import pending_entry
+from intermission_storage import Appended, IndexEntry, Kind, Record, StorageError
 
 __all__ = ["CurrentRun", "Phase"]
 
@@ -51,6 +57,11 @@ class CurrentRun:
         heir: See `leave_to`.
         environment: What its strands share, when it has an agent.
         gate: Where plugins look at its events before they are shown, if any do.
+        agent_name: The agent that it begins with; `None` for the root.
+        pauses: Which of its calls wait for an answer, if the app's runs pause.
+        opened_later: Whether its user event comes after its beginning, for plugins are to see it before.
+        indexed: The calls of which the log's index knows, or will, that they wait.
+        waited_since: Since when another process keeps its beginning from the log; `None` if none does.
     """
 
     run: Lifecycle
@@ -66,6 +77,37 @@ class CurrentRun:
     heir: Callable[[Appended | StorageError], None] | None = None
     environment: Environment | None = None
     gate: EventGate | None = None
+    agent_name: str | None = None
+    pauses: Pauses | None = None
+    waited_since: float | None = None
+    opened_later: bool = False
+    indexed: dict[str, PendingCall] = field(default_factory=dict[str, PendingCall])
+
+    def pause_with(self, calls: Iterable[PendingCall], *, indexed: bool) -> None:
+        """Keep which calls wait for an answer, and whether the log's index has them."""
+        self.pauses = Pauses(calls)
+        self.indexed = dict(self.pauses.calls) if indexed else {}
+
+    def waits(self, items: Iterable[Item]) -> bool:
+        """Return whether a call waits for an answer when something more is stored."""
+        if self.pauses is None:
+            return False
+        self.pauses.take_in(items)
+        return bool(self.pauses.calls)
+
+    def reindex(
+        self, key: SessionKey, items: Iterable[Item], verdict: Verdict | None = None
+    ) -> tuple[list[IndexEntry], list[IndexEntry]]:
+        """Take in what is to be stored; return which index entries of waiting calls come and go with it."""
+        if self.pauses is None:
+            return [], []
+        self.pauses.take_in(items)
+        over = verdict is not None and verdict.status not in {RunStatus.PAUSED, RunStatus.INTERRUPTED}
+        calls = {} if over else dict(self.pauses.calls)
+        before, self.indexed = self.indexed, calls
+        put = [pending_entry(key, call) for name, call in calls.items() if name not in before]
+        drop = [pending_entry(key, call) for name, call in before.items() if name not in calls]
+        return put, drop
 
     def begun(self, outcome: Appended | StorageError) -> None:
         """The log says what came of the beginning, to whoever the run was left to, too."""
@@ -81,12 +123,13 @@ class CurrentRun:
         if outcome is not None:
             heir(outcome)
 
-    def take_in(self, records: Iterable[Record], event: Event | None) -> None:
+    def take_in(self, records: Iterable[Record], events: Sequence[Event] = ()) -> None:
         """Keep what its stored records say."""
         for record in records:
             if record.kind == _CALL_STARTED:
                 self.open_calls[record.data["callId"]] = record.data["tool"]
             elif record.kind == _CALL_FINISHED:
                 self.open_calls.pop(record.data["callId"], None)
-        if event is not None and event.is_final and event.text:
-            self.text = event.text
+        for event in events:
+            if event.is_final and event.text:
+                self.text = event.text

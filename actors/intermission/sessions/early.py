@@ -32,7 +32,10 @@ class EarlyMessages:
 
     def deliver(self, run: Lifecycle) -> None:
         """Hand the run to its session."""
-        name = (run.key, run.invocation_id or "")
+        if run.invocation_id is None:  # its session finds out which one it goes on with
+            self._port.deliver(run)
+            return
+        name = (run.key, run.invocation_id)
         with self._lock:
             self._seen[name[1]] = weakref.ref(run)
             if len(self._seen) > _MAX_SEEN:

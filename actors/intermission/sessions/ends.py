@@ -7,6 +7,7 @@ from functools import partial
 
 from intermission.errors import SessionClosedError
 from intermission.keys import SessionKey
+from intermission.pending import PendingCall
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.result import RunResult, RunStatus, Verdict
 from intermission.sessions.batch import Batch
@@ -37,8 +38,15 @@ def result_of(
         reason=verdict.reason,
         invocation_id=invocation_id,
         last_seq=last_seq,
+        pending=_pending(current, verdict),
         read_events=partial(events_of_run, host.log, key.stream, invocation_id),
     )
+
+
+def _pending(current: CurrentRun, verdict: Verdict) -> tuple[PendingCall, ...]:
+    if verdict.status is not RunStatus.PAUSED or current.pauses is None:
+        return ()
+    return tuple(current.pauses.calls.values())
 
 
 def unwritten(run: Lifecycle, verdict: Verdict) -> RunResult:

@@ -10,15 +10,23 @@ from intermission.content import Content
 from intermission.errors import SessionBusyError, SessionNotFoundError
 from intermission.kernel.workers import Budget
 from intermission.keys import SessionKey
-from intermission.runs.lifecycle import Lifecycle, RunState
+from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.receipt import CancelOutcome, CancelReceipt
 from intermission.runs.result import CancelSource, RunResult, RunStatus, Verdict
 from intermission.runs.run import Run
+from intermission.runs.states import RunState
 from intermission.runs.stream import ReadBack
 from intermission.sessions.directory import Directory
 from intermission.sessions.host import Host
 from intermission.sessions.reading import events_after
-from intermission.sessions.records import OPEN_RUNS, cancel_requested, event_of, open_run, run_ended
+from intermission.sessions.records import (
+    OPEN_RUNS,
+    PENDING,
+    cancel_requested,
+    event_of,
+    open_run,
+    run_ended,
+)
 from intermission.sessions.run_records import RunRecord, result_in_log, runs_in_log
 from intermission_storage import Claim, ConflictError, Kind, LogClosedError, Owner, Record
 from intermission_storage.log import check_page
@@ -82,7 +90,10 @@ class Viewers:
     def cancel_elsewhere(
         self, key: SessionKey, invocation_id: str | None, reason: str, *, take_over: bool
     ) -> CancelReceipt:
-        """End a run that is not under way here, in the log: its process is dead, or is to be taken over.
+        """End a run that is not under way here, in the log.
+
+        It is paused, or its process is dead, or has released it, or is to be taken over. Without an id it is
+        the newest that has no end, or else the newest.
 
         Raises:
             SessionBusyError: A process that lives has it, and there is no `take_over`.
@@ -91,14 +102,15 @@ class Viewers:
         log = self._host.log
         while True:
             head = log.head(key.stream)
-            entries = log.index(OPEN_RUNS, (key.app, key.user_id, key.session_id))
-            ids = {entry.key[3] for entry in entries if invocation_id in {None, entry.key[3]}}
+            name = (key.app, key.user_id, key.session_id)
+            waiting = [entry for entry in log.index(PENDING, name) if invocation_id in {None, entry.key[3]}]
+            entries = log.index(OPEN_RUNS, name)
+            ids = {entry.key[3] for entry in (*entries, *waiting) if invocation_id in {None, entry.key[3]}}
             runs = [run for run in runs_in_log(log, key) if run.invocation_id in ids] if ids else []
             if not runs:
                 return CancelReceipt(CancelOutcome.NOTHING_RUNNING)
-            run = next((run for run in reversed(runs) if run.status is None), None)
-            if run is None:  # released: they have their end, and stay in the index to be gone on with
-                return CancelReceipt(CancelOutcome.ALREADY_ENDED, durable=True, last_seq=runs[-1].last_seq)
+            # What has no end yet, or can be gone on with, the newest first.
+            run = next((run for run in reversed(runs) if run.status is None), runs[-1])
             claim = head.claim
             if claim is not None and claim.alive and not take_over:
                 raise SessionBusyError(claim.owner)
@@ -118,7 +130,10 @@ class Viewers:
                     take_over=take_over,
                     release=True,
                     put=entries,
-                    drop=[open_run(key, run.invocation_id)],
+                    drop=[
+                        open_run(key, run.invocation_id),
+                        *(entry for entry in waiting if entry.key[3] == run.invocation_id),
+                    ],
                 )
             except ConflictError:
                 continue  # its process has appended meanwhile, perhaps the end

@@ -6,6 +6,8 @@ from typing import Any, Protocol
 from intermission.config import RunConfig
 from intermission.content import Content
 from intermission.events import Event
+from intermission.pending import PendingCall
+from intermission.runs.plan import Answers
 from intermission.runs.receipt import CancelReceipt
 from intermission.runs.run import Run
 from intermission.sessions.catalog import SessionInfo, Sessions
@@ -28,7 +30,23 @@ class _Verbs(Protocol):
         message: str | Content,
         config: RunConfig | None = None,
         state_delta: Mapping[str, Any] | None = None,
+        invocation_id: str | None = None,
     ) -> Run: ...
+
+    def resume(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        answers: Answers | None = None,
+        invocation_id: str | None = None,
+        config: RunConfig | None = None,
+        state_delta: Mapping[str, Any] | None = None,
+    ) -> Run: ...
+
+    def pending(self, *, user_id: str, session_id: str) -> list[PendingCall]: ...
+
+    async def apending(self, *, user_id: str, session_id: str) -> list[PendingCall]: ...
 
     def active(self, *, user_id: str | None = None, session_id: str | None = None) -> list[Run]: ...
 
@@ -91,6 +109,7 @@ class Session:
         *,
         config: RunConfig | None = None,
         state_delta: Mapping[str, Any] | None = None,
+        invocation_id: str | None = None,
     ) -> Run:
         """See `Runner.run`."""
         return self._runner.run(
@@ -99,7 +118,34 @@ class Session:
             message=message,
             config=config,
             state_delta=state_delta,
+            invocation_id=invocation_id,
         )
+
+    def resume(
+        self,
+        answers: Answers | None = None,
+        *,
+        invocation_id: str | None = None,
+        config: RunConfig | None = None,
+        state_delta: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """See `Runner.resume`."""
+        return self._runner.resume(
+            user_id=self.user_id,
+            session_id=self.session_id,
+            answers=answers,
+            invocation_id=invocation_id,
+            config=config,
+            state_delta=state_delta,
+        )
+
+    def pending(self) -> list[PendingCall]:
+        """See `Runner.pending`."""
+        return self._runner.pending(user_id=self.user_id, session_id=self.session_id)
+
+    async def apending(self) -> list[PendingCall]:
+        """As `pending`, without blocking the event loop."""
+        return await self._runner.apending(user_id=self.user_id, session_id=self.session_id)
 
     def active(self) -> list[Run]:
         """See `Runner.active`."""

@@ -3,11 +3,12 @@
 from intermission.errors import SessionNotFoundError
 from intermission.events import Event
 from intermission.keys import SessionKey
-from intermission.sessions.records import event_of
+from intermission.pending import PendingCall
+from intermission.sessions.records import PENDING, event_of
 from intermission_storage import EventLog, Kind
 from intermission_storage.log import check_page
 
-__all__ = ["events_after", "events_of_run", "stored_events"]
+__all__ = ["events_after", "events_of_run", "pending_calls", "stored_events"]
 
 _PAGE = 500
 
@@ -47,6 +48,17 @@ def stored_events(log: EventLog, key: SessionKey, *, after: int = 0, limit: int 
     if not log.head(key.stream).position:
         raise SessionNotFoundError(key.app, key.user_id, key.session_id)
     return events_after(log, key.stream, after, limit)
+
+
+def pending_calls(log: EventLog, key: SessionKey) -> list[PendingCall]:
+    """Return the calls of a session that wait for an answer, oldest first.
+
+    Raises:
+        StorageError: The log cannot be read.
+    """
+    entries = log.index(PENDING, (key.app, key.user_id, key.session_id))
+    calls = [PendingCall.from_dict(entry.value) for entry in entries]
+    return sorted(calls, key=lambda call: call.since)
 
 
 def events_of_run(log: EventLog, stream: str, invocation_id: str) -> list[Event]:

@@ -8,17 +8,20 @@ from intermission.events import Event
 from intermission.ids import new_hex
 from intermission.kernel.actor import text_of
 from intermission.keys import SessionKey
+from intermission.pending import PendingCall
 from intermission.runs.result import Verdict
 from intermission_storage import IndexEntry, Kind, Record
 
 __all__ = [
     "OPEN_RUNS",
+    "PENDING",
     "SESSIONS",
     "UNDELIVERED",
     "cancel_requested",
     "event_of",
     "event_record",
     "open_run",
+    "pending_entry",
     "run_end_delivered",
     "run_ended",
     "run_started",
@@ -33,6 +36,9 @@ SESSIONS = "sessions"
 
 OPEN_RUNS = "open runs"
 """Index of the runs that have no end yet, by app, user, session and invocation id."""
+
+PENDING = "pending calls"
+"""Index of the calls that wait for an answer, by app, user, session, invocation and pending id."""
 
 UNDELIVERED = "undelivered ends"
 """Index of the runs whose end is to be told to plugins, by app, user, session, invocation id and claim."""
@@ -52,9 +58,31 @@ def session_created(key: SessionKey, time: float, state: Mapping[str, Any] | Non
     return Record(Kind.SESSION_CREATED, data)
 
 
-def run_started(invocation_id: str, time: float) -> Record:
-    """A run begins; it stands in one commit with its user event."""
-    return Record(Kind.RUN_STARTED, {"invocationId": invocation_id, "timestamp": time})
+def run_started(
+    invocation_id: str,
+    time: float,
+    *,
+    agent: str | None = None,
+    tree: Mapping[str, Any] | None = None,
+    attempt: int = 0,
+) -> Record:
+    """A run begins, or is gone on with; it stands in one commit with its user event.
+
+    Args:
+        invocation_id: The run.
+        time: When.
+        agent: The agent that it begins with, if that is not the root.
+        tree: The app's agents, for whoever goes on with it later.
+        attempt: How often it is gone on with because its process had died.
+    """
+    data: dict[str, Any] = {"invocationId": invocation_id, "timestamp": time}
+    if agent is not None:
+        data["agent"] = agent
+    if tree is not None:
+        data["tree"] = tree
+    if attempt:
+        data["attempt"] = attempt
+    return Record(Kind.RUN_STARTED, data)
 
 
 def cancel_requested(invocation_id: str, verdict: Verdict, time: float) -> Record:
@@ -118,6 +146,12 @@ def session_entry(key: SessionKey, created: float, identity: str) -> IndexEntry:
 def open_run(key: SessionKey, invocation_id: str) -> IndexEntry:
     """A run's entry in the index of those that have no end yet."""
     return IndexEntry(OPEN_RUNS, (key.app, key.user_id, key.session_id, invocation_id))
+
+
+def pending_entry(key: SessionKey, call: PendingCall) -> IndexEntry:
+    """A call's entry in the index of those that wait for an answer."""
+    name = (key.app, key.user_id, key.session_id, call.invocation_id, call.id)
+    return IndexEntry(PENDING, name, call.to_dict())
 
 
 def undelivered(key: SessionKey, invocation_id: str, token: int | None, runner: str) -> IndexEntry:

@@ -1,6 +1,6 @@
 """`SessionView`: a session as its records make it. Pure: records in, events and state out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from intermission.agents.contents import CallOutcome
@@ -13,6 +13,7 @@ __all__ = ["SessionView"]
 # To look a member of an enumeration up is slow.
 _EVENT, _STATE_SET, _SESSION_CREATED = Kind.EVENT, Kind.STATE_SET, Kind.SESSION_CREATED
 _CALL_STARTED, _CALL_FINISHED = Kind.CALL_STARTED, Kind.CALL_FINISHED
+_RUN_STARTED, _RUN_ENDED = Kind.RUN_STARTED, Kind.RUN_ENDED
 
 
 class SessionView:
@@ -24,18 +25,33 @@ class SessionView:
             its first record.
         events: Its events, oldest first.
         outcomes: What is known of the calls that began and that no event answers; see `AgentContext`.
+        newest: The run that was begun last.
+        unfinished: The last beginnings of the runs that have not completed, with `status` for those that
+            have an end, by their ids.
         state: Its state, without what belongs to the app or the user.
         created: When it was created, in seconds since the epoch.
         updated: When its last record was made.
     """
 
-    __slots__ = ("created", "events", "identity", "outcomes", "position", "state", "updated")
+    __slots__ = (
+        "created",
+        "events",
+        "identity",
+        "newest",
+        "outcomes",
+        "position",
+        "state",
+        "unfinished",
+        "updated",
+    )
 
     def __init__(self) -> None:
         self.position = 0
         self.identity: Any = None
         self.events: list[Event] = []
         self.outcomes: dict[str, CallOutcome] = {}
+        self.newest: str | None = None
+        self.unfinished: dict[str, Mapping[str, Any]] = {}
         self.state: dict[str, Any] = {}
         self.created = 0.0
         self.updated = 0.0
@@ -88,6 +104,13 @@ class SessionView:
             elif kind == _CALL_FINISHED:
                 given = data.get("response")
                 self.outcomes[data["callId"]] = data["outcome"] if given is None else given
+            elif kind == _RUN_STARTED:
+                self.unfinished[data["invocationId"]] = data
+                self.newest = data["invocationId"]
+            elif kind == _RUN_ENDED:
+                begun = self.unfinished.pop(data["invocationId"], None)
+                if begun is not None and data["status"] != "completed":
+                    self.unfinished[data["invocationId"]] = {**begun, "status": data["status"]}
             elif kind == _SESSION_CREATED:
                 self.identity = data["id"]
                 self.created = data["timestamp"]

@@ -1,14 +1,16 @@
 """`SessionWriter`: gives a session's batches to the log, and keeps the end that the log refused."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
 import pykka
 
+from intermission.agents.routing import route
+from intermission.agents.tree import describe
 from intermission.events import NO_ACTIONS, Event, EventActions
 from intermission.keys import SessionKey
-from intermission.runs.messages import Append
+from intermission.runs.messages import Append, Item
 from intermission.runs.result import RunStatus, Verdict
 from intermission.sessions.batch import Batch, Purpose
 from intermission.sessions.current import CurrentRun
@@ -17,6 +19,7 @@ from intermission.sessions.records import (
     cancel_requested,
     event_record,
     open_run,
+    pending_entry,
     run_ended,
     run_started,
     session_created,
@@ -74,17 +77,14 @@ class SessionWriter:
         assert run.invocation_id is not None
         current.outcome = None
         current.began = now = self._host.services.clock.time()
-        records, message = [run_started(run.invocation_id, now)], None
-        if not self._host.app.plugins.hooks("on_user_message_callback"):
-            message = Event(
-                invocation_id=run.invocation_id,
-                author="user",
-                timestamp=now,
-                content=run.message,
-                actions=EventActions(state_delta=run.stored_delta) if run.state_delta else NO_ACTIONS,
-            )
+        records = [self._started(current, run.invocation_id, view, now)]
+        message = self._message(current, run.invocation_id, now)
+        events = [] if message is None else [message]
+        if message is not None:
+            records += [] if run.plan is None else run.plan.records(now)
             records.append(event_record(message))
         entries = [open_run(self._key, run.invocation_id)]
+        waiting, answered = current.reindex(self._key, events)
         needs: list[IndexEntry] = []
         if view.position == 0:
             created = session_created(self._key, now)
@@ -93,9 +93,47 @@ class SessionWriter:
         elif view.identity is not None:
             # As many records as it has, another one may have that was made anew under its name.
             needs.append(session_entry(self._key, view.created, view.identity))
-        batch = Batch(Purpose.BEGIN, records, current, event=message)
+        batch = Batch(Purpose.BEGIN, records, current, events, message)
         # What is with the log already is committed before, or this is refused with it.
-        self._submit(batch, claim=True, expected=view.position + self.changes, put=entries, needs=needs)
+        self._submit(
+            batch,
+            claim=True,
+            take_over=run.plan is not None and run.plan.take_over,
+            expected=view.position + self.changes,
+            put=[*entries, *waiting],
+            drop=answered,
+            needs=needs,
+        )
+
+    def _started(self, current: CurrentRun, invocation_id: str, view: SessionView, now: float) -> Record:
+        app = self._host.app
+        if not app.resumability_config.is_resumable:
+            return run_started(invocation_id, now)
+        plan, root = current.run.plan, app.root_agent
+        if plan is None and root.sub_agents:
+            agent = route(root, view.events)
+            current.agent_name = None if agent is root else agent.name
+        elif plan is not None:
+            current.agent_name = plan.agent
+        attempt = 0 if plan is None else plan.attempt
+        return run_started(invocation_id, now, agent=current.agent_name, tree=describe(root), attempt=attempt)
+
+    def _message(self, current: CurrentRun, invocation_id: str, now: float) -> Event | None:
+        """Return the user event, if there is one and plugins are not to see the message before."""
+        run = current.run
+        current.opened_later = bool(run.message.parts) and bool(
+            self._host.app.plugins.hooks("on_user_message_callback")
+        )
+        if current.opened_later or not (run.message.parts or run.stored_delta):
+            return None
+        return Event(
+            invocation_id=invocation_id,
+            author="user",
+            timestamp=now,
+            content=run.message if run.message.parts else None,
+            branch=None if run.plan is None else run.plan.branch,
+            actions=EventActions(state_delta=run.stored_delta) if run.state_delta else NO_ACTIONS,
+        )
 
     def append(self, message: Append, current: CurrentRun, verdict: Verdict | None) -> None:
         """Append what a strand asks for; with a verdict, the run ends in the same commit.
@@ -103,32 +141,36 @@ class SessionWriter:
         Raises:
             Exception: It cannot be written; nothing was.
         """
-        records = [*message.before]
+        items: list[Item] = [*message.before]
         if message.event is not None:
-            records.append(event_record(message.event))
-        records += message.after
+            items.append(message.event)
+        items += message.after
+        records, events = _written(items)
         batch = Batch(
             Purpose.EVENT,
             records,
             current,
-            event=message.event,
+            events,
+            message.event,
             stored=message.stored,
             opening=message.opening,
             token=current.token,
         )
         if verdict is None:
-            self._submit(batch)
+            put, drop = current.reindex(self._key, items)
+            self._submit(batch, put=put, drop=drop)
         else:
-            self._submit_end(batch, current, verdict)
+            self._submit_end(batch, current, verdict, items)
 
-    def end(self, current: CurrentRun, verdict: Verdict, before: Sequence[Record] = ()) -> None:
+    def end(self, current: CurrentRun, verdict: Verdict, before: Sequence[Item] = ()) -> None:
         """Append a run's end and give the session up.
 
         Raises:
             Exception: It cannot be written; nothing was.
         """
-        batch = Batch(Purpose.END, list(before), current, token=current.token)
-        self._submit_end(batch, current, verdict)
+        records, events = _written(before)
+        batch = Batch(Purpose.END, records, current, events, token=current.token)
+        self._submit_end(batch, current, verdict, before)
 
     def change(self, record: Record, current: CurrentRun | None, batch: Batch, expected: int) -> None:
         """Append a record of no run; with no run under way, to a session that ends at a number.
@@ -162,22 +204,24 @@ class SessionWriter:
         batch = Batch(Purpose.END, [], current, token=current.token, verdict=failed)
         batch.records = [run_ended(current.run.invocation_id or "", failed, current.began)]
         batch.put = self._host.notices.entries(self._key, current.run.invocation_id or "", current.token)
-        batch.drop = self._dropped(current, failed)
+        waiting = () if current.pauses is None else current.pauses.calls.values()
+        batch.drop = [*self._dropped(current, failed), *(pending_entry(self._key, call) for call in waiting)]
         return batch
 
-    def _submit_end(self, batch: Batch, current: CurrentRun, verdict: Verdict) -> None:
+    def _submit_end(self, batch: Batch, current: CurrentRun, verdict: Verdict, items: Iterable[Item]) -> None:
         invocation_id = current.run.invocation_id or ""
         now = self._host.services.clock.time()
         records = list(batch.records)
-        current.take_in(records, None)
+        current.take_in(records)
         if verdict.source is not None:
             records.append(cancel_requested(invocation_id, verdict, now))
         records.append(run_ended(invocation_id, verdict, now, open_calls=current.open_calls))
         batch.purpose = Purpose.END
         batch.records = records
         batch.verdict = verdict
-        batch.put = self._host.notices.entries(self._key, invocation_id, current.token)
-        batch.drop = self._dropped(current, verdict)
+        put, drop = current.reindex(self._key, items, verdict)
+        batch.put = [*self._host.notices.entries(self._key, invocation_id, current.token), *put]
+        batch.drop = [*self._dropped(current, verdict), *drop]
         self._submit(batch, release=True, put=batch.put, drop=batch.drop)
 
     def _dropped(self, current: CurrentRun, verdict: Verdict) -> list[IndexEntry]:
@@ -191,6 +235,7 @@ class SessionWriter:
         *,
         expected: int | None = None,
         claim: bool = False,
+        take_over: bool = False,
         release: bool = False,
         put: Sequence[IndexEntry] = (),
         drop: Sequence[IndexEntry] = (),
@@ -218,9 +263,23 @@ class SessionWriter:
             expected=expected,
             token=token,
             claim=claim,
+            take_over=take_over,
             release=release,
             put=put,
             drop=drop,
             needs=needs,
             also=also,
         )
+
+
+def _written(items: Iterable[Item]) -> tuple[list[Record], list[Event]]:
+    """Return the records of what is to be stored, and the events among it."""
+    records: list[Record] = []
+    events: list[Event] = []
+    for item in items:
+        if isinstance(item, Record):
+            records.append(item)
+        else:
+            records.append(event_record(item))
+            events.append(item)
+    return records, events

@@ -2,22 +2,30 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from intermission.actions import Actions
+from intermission.content import FunctionCall
 from intermission.errors import IntermissionError
 from intermission.isolation.children import Owner
 from intermission.kernel.scope import CancelScope
 from intermission.models.base import ToolDeclaration
+from intermission.pending import Confirmation
 from intermission.state import State
+from intermission_storage.codec import encode_value
 
 __all__ = [
+    "LookUp",
+    "OnResume",
     "Tool",
     "ToolArgumentError",
     "ToolContext",
     "ToolResultError",
     "UnknownToolError",
     "is_async",
+    "is_long_running",
+    "on_resume",
     "time_limit",
 ]
 
@@ -46,6 +54,7 @@ class ToolContext:
         state: The session's state. What the tool changes is stored with its response, or dropped with it.
         cancellation: The call's scope: cancelled when the call, or its run, is given up.
         actions: What the tool asks for beside its response, such as a transfer to another agent.
+        confirmation: What was said to the question whether the call may be made; `None` before that.
         owner: The run, for tools that are called in a process; `None` for a call of no run.
     """
 
@@ -57,7 +66,25 @@ class ToolContext:
     cancellation: CancelScope
     actions: Actions
     request_stop: Callable[[str], None] = field(repr=False)
+    confirmation: Confirmation | None = None
     owner: Owner | None = field(default=None, repr=False)
+
+    def request_confirmation(self, hint: str = "", payload: Any = None) -> None:
+        """Ask whether the call may be made; the tool then returns at once, with whatever.
+
+        What it returns and what it has changed in the state is dropped. When the answer is there, it is
+        called again, under the same id, and finds the answer in `confirmation`.
+
+        Args:
+            hint: What the person who is asked should know.
+            payload: Plain values for that person's screen, such as a form to be filled in.
+
+        Raises:
+            EncodingError: The payload holds other than plain values.
+        """
+        given = Confirmation(False, payload, hint).to_dict()
+        encode_value(given)
+        self.actions.requested_tool_confirmations[self.function_call_id] = given
 
     def stop(self, reason: str = "") -> None:
         """Ask the run to end after the step in hand, as `Run.stop` does."""
@@ -68,9 +95,11 @@ class ToolContext:
 class Tool(Protocol):
     """A tool. `FunctionTool` makes one of a function.
 
-    Two attributes are optional. One whose `is_async` is true promises that `call` returns an awaitable, and
+    Four attributes are optional. One whose `is_async` is true promises that `call` returns an awaitable, and
     at once: in `ToolExecution.PARALLEL` such calls begin together, before those that may block. `timeout`,
-    in seconds, stands for `RunConfig.tool_timeout` in its calls, unless it is `None`.
+    in seconds, stands for `RunConfig.tool_timeout` in its calls, unless it is `None`. One whose
+    `is_long_running` is true may return nothing: its response then comes from outside, as an answer.
+    `on_resume` says what becomes of a call that had begun when its process died, as of `FunctionTool`.
     """
 
     @property
@@ -102,6 +131,32 @@ class Tool(Protocol):
 def is_async(tool: Tool | None) -> bool:
     """Return whether a tool promises that its calls go on without a thread."""
     return getattr(tool, "is_async", False) is True
+
+
+class OnResume(StrEnum):
+    """What becomes of a call that had begun, and of which no end is known, when its run is gone on with."""
+
+    RERUN = "rerun"
+    """It is made again, under the same id."""
+    ASK = "ask"
+    """A person is asked: it becomes a pending call."""
+    FAIL = "fail"
+    """It is not made again; the model is told that its outcome is unknown."""
+
+
+LookUp: TypeAlias = Callable[[FunctionCall], Mapping[str, Any] | None]
+"""Finds out what came of a call: its response, or `None` if it is to be made again."""
+
+
+def on_resume(tool: Tool | None) -> OnResume | LookUp:
+    """Return what becomes of a tool's call of which no end is known."""
+    policy: OnResume | LookUp = getattr(tool, "on_resume", OnResume.RERUN)
+    return policy
+
+
+def is_long_running(tool: Tool | None) -> bool:
+    """Return whether the response to a tool's call may come from outside."""
+    return getattr(tool, "is_long_running", False) is True
 
 
 def time_limit(tool: Tool | None, default: float | None) -> float | None:

@@ -7,15 +7,25 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, Literal, TypeAlias, overload
 
 from intermission.models.base import ToolDeclaration
-from intermission.tools.base import ToolContext
+from intermission.tools.base import LookUp, OnResume, ToolContext
 from intermission.tools.futures import FutureResult
 from intermission.tools.process import ProcessFunction
 from intermission.tools.results import as_response
 
-__all__ = ["FunctionTool", "Isolation", "tool"]
+__all__ = [
+    "FunctionTool",
+    "Isolation",
+    "LongRunningFunctionTool",
+    "RequireConfirmation",
+    "confirmation_needed",
+    "tool",
+]
 
 Isolation: TypeAlias = Literal["thread", "process"]
 """Where a function is called."""
+
+RequireConfirmation: TypeAlias = bool | Callable[..., bool]
+"""Whether a person has to say yes before a call is made, or a function of its arguments that tells."""
 
 
 class FunctionTool:
@@ -40,12 +50,17 @@ class FunctionTool:
             does. It is a plain one, defined at the top level of a module; arguments and results travel as
             plain values, and the state is only to be read.
         timeout: Seconds that a call may take, instead of `RunConfig.tool_timeout`.
+        require_confirmation: Whether a person has to say yes before a call is made: always, or when a
+            function of the arguments, called like the tool, says so.
+        on_resume: What becomes of a call that had begun, and of which no end is known, when its run is gone
+            on with: `"rerun"`, `"ask"`, `"fail"`, or a function of the `FunctionCall` that looks up what came
+            of it, and returns the response, or `None` to make the call again.
 
     Raises:
         TypeError: There is no name, the function is an async generator, or it has a parameter that a model
             cannot give: `*args`, `**kwargs`, a positional-only one, or one whose type has no JSON schema; or
             a child process would not find it.
-        ValueError: The timeout is not above zero, or the isolation is neither.
+        ValueError: The timeout is not above zero, or `isolation` or `on_resume` is none of those.
 
     Attributes:
         is_async: Whether the function is an async one.
@@ -60,6 +75,8 @@ class FunctionTool:
         description: str | None = None,
         isolation: Isolation = "thread",
         timeout: float | None = None,
+        require_confirmation: RequireConfirmation = False,
+        on_resume: OnResume | str | LookUp = OnResume.RERUN,
     ) -> None:
         # Here: they need pydantic and more, and a program without tools does not wait for that.
         from intermission.tools.arguments import Arguments
@@ -77,6 +94,12 @@ class FunctionTool:
         self.timeout = timeout
         self.isolation = isolation
         self._process = ProcessFunction(func, self.name) if isolation == "process" else None
+        if not isinstance(require_confirmation, bool) and not callable(require_confirmation):
+            raise TypeError(
+                f"require_confirmation of tool {self.name!r} must be a bool or a function of the arguments"
+            )
+        self.require_confirmation = require_confirmation
+        self.on_resume = on_resume if callable(on_resume) else OnResume(on_resume)
         signature = Signature(func, self.name)
         self.is_async = signature.is_async
         self._context_name = signature.context_name
@@ -114,6 +137,9 @@ class FunctionTool:
     ) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         """See `Tool.call`."""
         values = self.check(args)
+        refused = self._refused(values, context) if self.require_confirmation else None
+        if refused is not None:
+            return refused
         if self._process is not None:
             return self._process.call(args, values, context, self._context_name)
         if self._context_name is not None:
@@ -122,6 +148,48 @@ class FunctionTool:
         if _is_awaited(result):
             return _Answer(result)
         return as_response(result)
+
+    def _refused(self, values: dict[str, Any], context: ToolContext) -> Mapping[str, Any] | None:
+        """Return the response to a call that may not be made, or not yet."""
+        if context.confirmation is None:
+            asks = self.require_confirmation
+            if callable(asks) and not asks(**values):
+                return None
+            context.request_confirmation(f"May the tool {self.name} be called with these arguments?")
+            return confirmation_needed()
+        if context.confirmation.confirmed:
+            return None
+        message = "The call was rejected, and not made."
+        reason = context.confirmation.hint
+        return {"status": "rejected", "message": f"{message} {reason}" if reason else message}
+
+
+class LongRunningFunctionTool(FunctionTool):
+    """A tool whose function begins what takes long, and whose response may come from outside.
+
+    A function that returns `None`, or an empty dict, leaves its call pending: in a resumable app the run
+    pauses, and goes on when the answer is there. One that returns anything else has answered.
+
+    Args:
+        func: The function. It is called once; who has the work done answers with the `id` of the
+            `PendingCall`, which is `tool_context.function_call_id`.
+        name: See `FunctionTool`.
+        description: See `FunctionTool`.
+        timeout: See `FunctionTool`.
+        require_confirmation: See `FunctionTool`.
+        on_resume: See `FunctionTool`.
+
+    Raises:
+        TypeError: See `FunctionTool`.
+        ValueError: See `FunctionTool`.
+    """
+
+    is_long_running = True
+
+
+def confirmation_needed() -> Mapping[str, Any]:
+    """Return the response to a call that waits until a person says yes, where a run does not pause."""
+    return {"status": "error", "message": "This call needs a person's confirmation, and was not made yet."}
 
 
 @overload
@@ -135,6 +203,8 @@ def tool(
     description: str | None = None,
     isolation: Isolation = "thread",
     timeout: float | None = None,
+    require_confirmation: RequireConfirmation = False,
+    on_resume: OnResume | str | LookUp = OnResume.RERUN,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
 
@@ -146,6 +216,8 @@ def tool(
     description: str | None = None,
     isolation: Isolation = "thread",
     timeout: float | None = None,
+    require_confirmation: RequireConfirmation = False,
+    on_resume: OnResume | str | LookUp = OnResume.RERUN,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool of the function below: `@tool`, or `@tool(name=…, timeout=…)`, as `FunctionTool` takes it.
 
@@ -154,7 +226,13 @@ def tool(
 
     def decorate(decorated: Callable[..., Any]) -> FunctionTool:
         return FunctionTool(
-            decorated, name=name, description=description, isolation=isolation, timeout=timeout
+            decorated,
+            name=name,
+            description=description,
+            isolation=isolation,
+            timeout=timeout,
+            require_confirmation=require_confirmation,
+            on_resume=on_resume,
         )
 
     return decorate if func is None else decorate(func)

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from intermission.actions import Actions
-from intermission.errors import ReadOnlyContextError
+from intermission.isolation.errors import ReadOnlyContextError
 from intermission.kernel.scope import CancelScope
+from intermission.pending import Confirmation
 from intermission.state import Operation, State
 from intermission.tools.base import ToolContext
 from intermission.tools.function import FunctionTool
@@ -25,7 +26,7 @@ def checked(function: Callable[..., Any], args: Mapping[str, Any]) -> dict[str, 
 
 def context_of(known: Mapping[str, Any], scope: CancelScope) -> ToolContext:
     """Return the context of a call. What it would change in the parent raises `ReadOnlyContextError`."""
-    state = known["state"]
+    state, confirmation = known["state"], known["confirmation"]
     return ToolContext(
         function_call_id=known["function_call_id"],
         invocation_id=known["invocation_id"],
@@ -35,6 +36,7 @@ def context_of(known: Mapping[str, Any], scope: CancelScope) -> ToolContext:
         cancellation=scope,
         actions=_NoActions(),
         request_stop=_no_stop,
+        confirmation=None if confirmation is None else Confirmation(**confirmation),
     )
 
 
@@ -74,6 +76,11 @@ class _NoActions(Actions):
 
     def __setattr__(self, name: str, value: object) -> None:
         _refuse(f"actions.{name}")
+
+    @property
+    def requested_tool_confirmations(self) -> NoReturn:  # type: ignore[override]  # nobody gets it
+        """A question whether the call may be made comes before its process; see `require_confirmation`."""
+        _refuse("what asks for a confirmation")
 
 
 def _no_stop(_: str) -> None:

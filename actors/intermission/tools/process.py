@@ -6,8 +6,8 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from intermission.errors import ToolProcessError, ToolRaisedError
 from intermission.isolation.children import call_alone
+from intermission.isolation.errors import ToolProcessError, ToolRaisedError
 from intermission.isolation.setting import main_script, refuse_while_loading
 from intermission.isolation.tool_process import Reply, ToolProcess
 from intermission.kernel.scope import Cancelled
@@ -125,6 +125,7 @@ def _known(context: ToolContext) -> dict[str, Any]:
         "user_id": context.user_id,
         "session_id": context.session_id,
         "state": state,
+        "confirmation": None if context.confirmation is None else context.confirmation.to_dict(),
     }
 
 

@@ -1,0 +1,78 @@
+"""Where an agent stands in a turn that it has begun before, from the session's events. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from intermission.agents.base import AgentContext
+from intermission.agents.confirmations import newly_confirmed
+from intermission.content import FunctionCall
+from intermission.events import Event
+from intermission.pending import CONFIRMATION
+
+__all__ = ["Turn", "begun_turn", "is_answered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is left of a turn.
+
+    Attributes:
+        calls: Its calls, if some have no response yet.
+        transfer: The agent that it has handed over to.
+        over: Whether the agent has said its last.
+    """
+
+    calls: Sequence[FunctionCall] = ()
+    transfer: str | None = None
+    over: bool = False
+
+
+def is_answered(context: AgentContext) -> bool:
+    """Return whether the newest event is the user's answer to a question whether a call may be made."""
+    events = context.events
+    return bool(events) and any(one.name == CONFIRMATION for one in events[-1].function_responses)
+
+
+def begun_turn(context: AgentContext, agent: str) -> Turn:
+    """Return what is left of the last turn of an agent on its branch; nothing, if it has begun none.
+
+    In a run that is gone on with, it is one of that invocation. In any other it is what the newest message
+    says may be done.
+    """
+    if context.saved is None:
+        return Turn(newly_confirmed(context.events, agent))
+    mine = [event for event in context.events if _is_of(event, context, agent)]
+    if not mine:
+        return Turn()
+    last = mine[-1]
+    if last.function_calls:
+        return _open_turn(last, context.events)
+    if not last.function_responses:
+        return Turn(over=True)
+    called = next((event for event in reversed(mine) if event.function_calls), None)
+    turn = Turn() if called is None else _open_turn(called, context.events)
+    if turn.calls:
+        return turn
+    actions = last.actions
+    if actions.transfer_to_agent is not None:
+        return Turn(transfer=actions.transfer_to_agent)
+    return Turn(over=actions.skip_summarization or actions.escalate or actions.end_of_agent)
+
+
+def _open_turn(event: Event, events: Sequence[Event]) -> Turn:
+    answered = {response.id for other in events for response in other.function_responses}
+    calls = event.function_calls
+    return Turn(calls if any(call.id not in answered for call in calls) else ())
+
+
+def _is_of(event: Event, context: AgentContext, agent: str) -> bool:
+    """Return whether an agent has said something in this invocation on this branch, and not only asked."""
+    if (
+        event.author != agent
+        or event.invocation_id != context.invocation_id
+        or event.branch != context.branch
+    ):
+        return False
+    if event.content is None:
+        return event.error_code is None and event.usage is not None
+    return not any(call.name == CONFIRMATION for call in event.function_calls)

@@ -1,0 +1,98 @@
+"""What is known of the calls of a turn that was begun before: which are made, which wait, which are left."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from intermission.agents.base import AgentContext
+from intermission.agents.confirmations import Asked, asked_about
+from intermission.agents.contents import outcome_response
+from intermission.content import FunctionCall, FunctionResponse
+from intermission.pending import Confirmation, PendingKind
+from intermission.tools.base import LookUp, OnResume, Tool, on_resume
+
+__all__ = ["FRESH", "Standing", "standing_of"]
+
+
+@dataclass(slots=True)
+class Standing:
+    """How the calls of a turn stand, each by its place in it. Who is in none of the first four is to be made.
+
+    Attributes:
+        answered: Those with a response in an event.
+        made: The responses of those that were made, or are not made again, and that no event holds yet.
+        waiting: Those that wait for an answer from outside.
+        ask: Those about which a person is to be asked whether to make them again.
+        confirmed: What was said to those that asked for leave.
+        look_up: How to find out what became of those that were begun.
+    """
+
+    answered: set[int] = field(default_factory=set[int])
+    made: dict[int, FunctionResponse] = field(default_factory=dict[int, FunctionResponse])
+    waiting: set[int] = field(default_factory=set[int])
+    ask: set[int] = field(default_factory=set[int])
+    confirmed: dict[int, Confirmation] = field(default_factory=dict[int, Confirmation])
+    look_up: dict[int, LookUp] = field(default_factory=dict[int, LookUp])
+
+    @property
+    def known(self) -> set[int]:
+        """Those that are not to be made."""
+        return self.answered | self.made.keys() | self.waiting | self.ask
+
+
+FRESH = Standing()
+"""All are to be made. It is never changed."""
+
+
+def standing_of(
+    calls: Sequence[FunctionCall], agent: str, context: AgentContext, tools: Mapping[str, Tool]
+) -> Standing:
+    """Return how an agent's calls stand, as the events and the journal tell."""
+    standing = Standing()
+    responded = {response.id for event in context.events for response in event.function_responses}
+    asked = asked_about(context.events, agent, calls)
+    for index, call in enumerate(calls):
+        about = asked.get(call.id)
+        confirmed = about is not None and isinstance(about.said, Confirmation)
+        # Where runs do not pause, a call that asked was answered, too: that it waits.
+        if call.id in responded and (context.resumable or not confirmed):
+            standing.answered.add(index)
+        elif about is not None and (about.said is not None or about.kind is PendingKind.CONFIRMATION):
+            _asked(standing, index, call, about)
+        elif about is not None:
+            standing.waiting.add(index)
+        else:
+            _journal(standing, index, call, (context.outcomes or {}).get(call.id), tools.get(call.name))
+    return standing
+
+
+def _asked(standing: Standing, index: int, call: FunctionCall, about: Asked) -> None:
+    said = about.said
+    if said is None:
+        standing.waiting.add(index)
+    elif not isinstance(said, Confirmation):
+        standing.made[index] = FunctionResponse(call.id, call.name, said)
+    elif said.confirmed or about.kind is PendingKind.CONFIRMATION:
+        standing.confirmed[index] = said
+    else:
+        standing.made[index] = _unknown(call)
+
+
+def _journal(standing: Standing, index: int, call: FunctionCall, outcome: Any, tool: Tool | None) -> None:
+    """Say how a call stands about which nobody was asked."""
+    if outcome == "pending":
+        standing.waiting.add(index)
+    elif outcome == "unknown":
+        policy = on_resume(tool)
+        if callable(policy):
+            standing.look_up[index] = policy
+        elif policy == OnResume.ASK:
+            standing.ask.add(index)
+        elif policy == OnResume.FAIL:
+            standing.made[index] = _unknown(call)
+    elif outcome is not None and outcome not in ("not_started", "asked"):  # may be a dict
+        standing.made[index] = FunctionResponse(call.id, call.name, outcome_response(outcome))
+
+
+def _unknown(call: FunctionCall) -> FunctionResponse:
+    return FunctionResponse(call.id, call.name, outcome_response("unknown"))

@@ -1,0 +1,99 @@
+"""`Pauses`: which calls of a session wait for an answer from outside. Pure: events and records in."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from intermission.agents.confirmations import asked_call, kind_of
+from intermission.content import FunctionCall
+from intermission.events import Event
+from intermission.pending import PendingCall, PendingKind
+from intermission.runs.messages import Item
+from intermission.sessions.view import SessionView
+from intermission_storage import Kind
+
+__all__ = ["Pauses", "pauses_in"]
+
+
+class Pauses:
+    """Which calls wait for an answer.
+
+    Attributes:
+        calls: Those that do, by the ids that answers name, oldest first.
+    """
+
+    __slots__ = ("_may_wait", "calls")
+
+    def __init__(self, calls: Iterable[PendingCall] = ()) -> None:
+        self.calls = {call.id: call for call in calls}
+        self._may_wait: dict[str, PendingCall] = {}
+
+    def take_in(self, items: Iterable[Item]) -> None:
+        """Take in what is stored, in its order. What was taken in before changes nothing."""
+        for item in items:
+            if isinstance(item, Event):
+                self.see(item)
+            elif item.kind == Kind.CALL_FINISHED and item.data["outcome"] == "pending":
+                self.wait(item.data["callId"])
+
+    def see(self, event: Event) -> None:
+        """Take in an event."""
+        if event.long_running_tool_ids:
+            for call in event.function_calls:
+                if call.id not in event.long_running_tool_ids:
+                    continue
+                original = asked_call(call)
+                if original is None:
+                    self._may_wait[call.id] = _long_running(event, call)
+                else:
+                    self.calls[call.id] = _confirmation(event, call, original)
+        for response in event.function_responses:
+            self.calls.pop(response.id, None)
+            self._may_wait.pop(response.id, None)
+
+    def wait(self, call_id: str) -> None:
+        """A long-running call was begun, and has no response of its own."""
+        call = self._may_wait.pop(call_id, None)
+        if call is not None:
+            self.calls[call_id] = call
+
+
+def pauses_in(view: SessionView) -> Pauses:
+    """Return which calls of a session wait for an answer, those of runs that are over included."""
+    pauses = Pauses()
+    for event in view.events:
+        pauses.see(event)
+    for call_id, outcome in view.outcomes.items():
+        if outcome == "pending":
+            pauses.wait(call_id)
+    return pauses
+
+
+def _long_running(event: Event, call: FunctionCall) -> PendingCall:
+    return PendingCall(
+        id=call.id,
+        function_call_id=call.id,
+        tool=call.name,
+        arguments=call.args,
+        kind=PendingKind.LONG_RUNNING,
+        invocation_id=event.invocation_id,
+        agent=event.author,
+        branch=event.branch,
+        since=event.timestamp,
+    )
+
+
+def _confirmation(event: Event, call: FunctionCall, original: FunctionCall) -> PendingCall:
+    asked: Mapping[str, Any] = call.args.get("toolConfirmation") or {}
+    return PendingCall(
+        id=call.id,
+        function_call_id=original.id,
+        tool=original.name,
+        arguments=original.args,
+        kind=kind_of(call),
+        hint=asked.get("hint") or "",
+        payload=asked.get("payload"),
+        invocation_id=event.invocation_id,
+        agent=event.author,
+        branch=event.branch,
+        since=event.timestamp,
+    )

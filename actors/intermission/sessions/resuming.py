@@ -1,0 +1,215 @@
+"""`plan_of`: what a run that is to go on with another one may do. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
+
+from intermission.agents.app import App
+from intermission.agents.tree import missing
+from intermission.content import Content, FunctionResponse, Part
+from intermission.errors import (
+    AgentTreeChangedError,
+    AmbiguousResumeError,
+    InvalidAnswerError,
+    MissingCallIdError,
+    NothingToResumeError,
+    NotResumableError,
+    RecoveryLimitError,
+    UnknownCallError,
+)
+from intermission.events import Event
+from intermission.pending import CONFIRMATION, Answer, PendingCall, PendingKind, confirmation_in
+from intermission.runs.plan import Plan, Resumption
+from intermission.runs.result import RunStatus
+from intermission.sessions.pauses import pauses_in
+from intermission.sessions.view import SessionView
+
+__all__ = ["OPEN", "Nothing", "Planned", "plan_of", "waiting_for"]
+
+OPEN = frozenset({None, RunStatus.PAUSED, RunStatus.INTERRUPTED})
+"""The states of a run whose pending calls can be answered: it has no end, or may be gone on with."""
+
+
+class Nothing(NamedTuple):
+    """There is nothing to do: how a run ends that finds that out, and which calls still wait."""
+
+    invocation_id: str
+    status: RunStatus
+    left: tuple[PendingCall, ...]
+
+
+Planned: TypeAlias = tuple[Plan, Content] | Nothing
+"""A plan with the message that is stored for it, or that there is none."""
+
+
+def plan_of(view: SessionView, app: App, asked: Resumption, message: Content) -> Planned:
+    """Return how an invocation is gone on with.
+
+    Args:
+        view: The session.
+        app: The app.
+        asked: What is to be gone on with.
+        message: What the user says beside.
+
+    Raises:
+        MissingCallIdError: An answer does not say to which call.
+        UnknownCallError: An answer is to a call that nobody waits for.
+        InvalidAnswerError: An answer does not say what its call waits for.
+        AmbiguousResumeError: The answers are to calls of several invocations, or there is a message for an
+            invocation that has its own.
+        NothingToResumeError: The session knows no such invocation.
+        AgentTreeChangedError: What it would be gone on with is not in the app any more.
+    """
+    if asked.max_attempts is not None:
+        left_behind = _plan_to_recover(view, app, asked, asked.max_attempts)
+        if isinstance(left_behind, Plan):
+            return left_behind, message
+        return left_behind
+    waiting = pauses_in(view).calls
+    used: dict[str, tuple[Answer, PendingCall]] = {}
+    invocations: dict[str, None] = {}
+    for answer in asked.answers:
+        call = _waits(view, waiting, answer)
+        if call is not None and call.id not in used:
+            used[call.id] = (answer, call)
+        invocations[_invocation_of(view, answer) if call is None else call.invocation_id] = None
+    if len(invocations) > 1:
+        raise AmbiguousResumeError(
+            f"the answers are to calls of {len(invocations)} invocations: give those of each by themselves. "
+            "Nothing was stored."
+        )
+    invocation_id = next(iter(invocations), asked.invocation_id)
+    assert invocation_id is not None
+    begun = view.unfinished.get(invocation_id)
+    left = tuple(
+        call for call in waiting.values() if call.invocation_id == invocation_id and call.id not in used
+    )
+    if not used:
+        ended = _nothing_to_do(view, invocation_id, asked, message, left)
+        if ended is not None:
+            return Nothing(invocation_id, ended, left if ended is RunStatus.PAUSED else ())
+    assert begun is not None
+    _check_tree(begun, app)
+    calls = [call for _, call in used.values()]
+    parts = [_part(answer, call) for answer, call in used.values()]
+    answers = tuple(replace(answer, id=call.id) for answer, call in used.values())
+    branch = calls[0].branch if calls else None
+    plan = Plan(invocation_id, begun.get("agent"), answers, left, branch)
+    spoken = [part for part in message.parts if part.function_response is None]
+    return plan, Content("user", (*parts, *spoken))
+
+
+def _nothing_to_do(
+    view: SessionView,
+    invocation_id: str,
+    asked: Resumption,
+    message: Content,
+    left: Sequence[PendingCall],
+) -> RunStatus | None:
+    """Return how a run without a new answer ends, if there is nothing for it to do."""
+    begun = view.unfinished.get(invocation_id)
+    if begun is None and not any(event.invocation_id == invocation_id for event in view.events):
+        raise NothingToResumeError(
+            f"the session knows no invocation {invocation_id!r}. Nothing was stored; a message begins a new "
+            "one."
+        )
+    spoken = any(part.function_response is None for part in message.parts)
+    if asked.answers and spoken:
+        raise AmbiguousResumeError(
+            "the calls are answered already, so that what is said beside belongs to no invocation. Send it "
+            "by itself. Nothing was stored."
+        )
+    if spoken and (begun is None or _has_message(view.events, invocation_id)):
+        raise AmbiguousResumeError(
+            f"invocation {invocation_id} has its message already, and keeps it. Give no message to go on "
+            "with it, or no invocation_id to begin a new one. Nothing was stored."
+        )
+    if begun is None or begun.get("status") == RunStatus.STOPPED:
+        return RunStatus.COMPLETED
+    if asked.answers or (begun.get("status") == RunStatus.PAUSED and left):
+        return RunStatus.PAUSED if left else RunStatus.COMPLETED
+    return None
+
+
+def _has_message(events: Sequence[Event], invocation_id: str) -> bool:
+    return any(event.author == "user" and event.invocation_id == invocation_id for event in events)
+
+
+def _waits(view: SessionView, waiting: dict[str, PendingCall], answer: Answer) -> PendingCall | None:
+    """Return the call that an answer is to; `None` if it has been answered before."""
+    if not answer.id:
+        raise MissingCallIdError(
+            "an answer has no call id: give the `id` of the PendingCall. Nothing was stored."
+        )
+    by_call = (call for call in waiting.values() if call.function_call_id == answer.id)
+    call = waiting.get(answer.id) or next(by_call, None)
+    if call is None:
+        _invocation_of(view, answer)  # it must have been there
+        return None
+    begun = view.unfinished.get(call.invocation_id, {"status": RunStatus.COMPLETED})
+    if begun.get("status") not in OPEN:
+        raise UnknownCallError(
+            f"call {answer.id!r} waits for no answer any more: its run {call.invocation_id} ended "
+            f"{begun.get('status')}. Nothing was stored; resume(invocation_id=…) goes on with that run."
+        )
+    if call.kind is PendingKind.CONFIRMATION:
+        try:
+            confirmation_in(answer.response)
+        except InvalidAnswerError as error:
+            raise InvalidAnswerError(
+                f"the answer to call {answer.id!r} of tool {call.tool!r} says neither yes nor no: {error}. "
+                "Nothing was stored, and the call still waits."
+            ) from None
+    return call
+
+
+def _invocation_of(view: SessionView, answer: Answer) -> str:
+    """Return the invocation of a call that has been answered.
+
+    Raises:
+        UnknownCallError: There was no such call.
+    """
+    for event in reversed(view.events):
+        if any(call.id == answer.id for call in event.function_calls):
+            return event.invocation_id
+    raise UnknownCallError(
+        f"the session has no call {answer.id!r} that could be answered. Nothing was stored; pending() lists "
+        "the calls that wait."
+    )
+
+
+def _part(answer: Answer, call: PendingCall) -> Part:
+    name = CONFIRMATION if call.kind is PendingKind.CONFIRMATION else call.tool
+    return Part(function_response=FunctionResponse(call.id, name, dict(answer.response)))
+
+
+def waiting_for(view: SessionView, plan: Plan) -> list[PendingCall]:
+    """Return the calls of a plan's invocation that wait for an answer before the plan is carried out."""
+    calls = pauses_in(view).calls.values()
+    return [call for call in calls if call.invocation_id == plan.invocation_id]
+
+
+def _plan_to_recover(view: SessionView, app: App, asked: Resumption, max_attempts: int) -> Plan | Nothing:
+    """Return how a run is gone on with that its process has left; not, if it has not, or not any more."""
+    invocation_id = asked.invocation_id
+    assert invocation_id is not None
+    begun = view.unfinished.get(invocation_id)
+    if begun is None or begun.get("status") not in {None, RunStatus.INTERRUPTED}:
+        return Nothing(invocation_id, RunStatus.ELSEWHERE, ())
+    if view.newest != invocation_id:
+        return Nothing(invocation_id, RunStatus.ELSEWHERE, ())
+    attempt = begun.get("attempt", 0) + ("status" not in begun)
+    error: Exception | None = None
+    if not app.resumability_config.is_resumable:
+        error = NotResumableError(app.name)
+    elif attempt > max_attempts:
+        error = RecoveryLimitError(invocation_id, max_attempts)
+    else:
+        _check_tree(begun, app)
+    return Plan(invocation_id, begun.get("agent"), attempt=attempt, take_over=asked.take_over, error=error)
+
+
+def _check_tree(begun: Mapping[str, Any], app: App) -> None:
+    changed = missing(begun["tree"], app.root_agent) if "tree" in begun else []
+    if changed:
+        raise AgentTreeChangedError(begun["invocationId"], changed)
