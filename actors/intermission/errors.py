@@ -25,7 +25,8 @@
     ├── ToolFailedError              an async tool failed, and no hook answered for it
     └── UnknownCallError             an answer is to a call that nobody in the session waits for
 
-Those of tools in processes are in `isolation.errors`. Errors of the event log are `intermission_storage.StorageError` and its kin.
+Those of tools in processes are in `isolation.errors`; errors of the event log are
+`intermission_storage.StorageError` and its kin.
 """
 
 from collections.abc import Sequence
