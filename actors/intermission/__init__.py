@@ -15,6 +15,7 @@ A module imports only from the rows below its own:
     messages                   what actors say to each other
     isolation/                 function calls in child processes
     blocking/                  waits that a cancel ends
+    processes/                 groups of child processes, their ends and their pipes
     kernel/                    what actors stand on
     events                     what is stored
     state  pending             what it changes; calls that wait for an answer

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from intermission.blocking.groups import Descendant
 from intermission.isolation.children import Children
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.timer import Timer
 from intermission.kernel.workers import Workers
+from intermission.processes.groups import Descendant
 from pids import has_ended, until_ended
 from pools import until
 from waiting import Attempt

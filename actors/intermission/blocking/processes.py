@@ -8,10 +8,10 @@ from subprocess import CompletedProcess, Popen, TimeoutExpired
 from typing import Any
 
 from intermission.blocking.aborting import Aborter
-from intermission.blocking.groups import Group
 from intermission.blocking.parking import scope_for
-from intermission.blocking.pumps import End, Pump, alarm_of
 from intermission.kernel.scope import CancelScope
+from intermission.processes.groups import Group
+from intermission.processes.pumps import End, Pump, alarm_of
 
 __all__ = ["communicate", "popen", "run", "wait_for_process"]
 

@@ -8,12 +8,12 @@ import weakref
 from contextlib import suppress
 from typing import Protocol
 
-from intermission.blocking.groups import Descendant
 from intermission.isolation.setting import Setting
 from intermission.isolation.tool_process import Reply, ToolProcess
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.timer import Timer, TimerHandle
 from intermission.kernel.workers import Budget, Workers
+from intermission.processes.groups import Descendant
 
 __all__ = ["Children", "Owner", "call_alone"]
 

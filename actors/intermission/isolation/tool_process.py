@@ -15,11 +15,11 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgpack
 
-from intermission.blocking.groups import Descendant, Group
-from intermission.blocking.pumps import End, Pump, alarm_of
 from intermission.isolation.errors import ToolProcessError
 from intermission.isolation.setting import Setting
 from intermission.kernel.scope import CancelScope
+from intermission.processes.groups import Descendant, Group
+from intermission.processes.pumps import End, Pump, alarm_of
 
 __all__ = ["Reply", "ToolProcess"]
 

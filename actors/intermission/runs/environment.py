@@ -14,7 +14,6 @@ from intermission.agents.contents import CallOutcome
 from intermission.agents.effects import Runnable
 from intermission.agents.plugins import Plugins
 from intermission.agents.progress import AgentState, Progress
-from intermission.blocking.groups import Descendant
 from intermission.config import ToolExecution
 from intermission.content import FunctionCall, FunctionResponse
 from intermission.errors import LlmCallsLimitExceededError
@@ -23,6 +22,7 @@ from intermission.isolation.children import Children
 from intermission.kernel.ref import ActorRef
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.workers import Budget
+from intermission.processes.groups import Descendant
 from intermission.runs.ahead import Ahead, EventsAhead, state_ahead
 from intermission.runs.leftovers import watch
 from intermission.runs.lifecycle import Lifecycle

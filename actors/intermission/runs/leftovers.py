@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Mapping
 
-from intermission.blocking.groups import Descendant
 from intermission.kernel.timer import default_timer
+from intermission.processes.groups import Descendant
 from intermission.runs.work import Piece, Work
 
 __all__ = ["watch"]

@@ -10,8 +10,8 @@ from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import Any
 
-from intermission.blocking.parking import pause
-from intermission.blocking.pumps import End, Pump
+from intermission.kernel.gates import new_gate
+from intermission.processes.pumps import End, Pump
 
 __all__ = ["Descendant", "Group"]
 
@@ -117,7 +117,7 @@ class Group:
             self._process.wait()
             while (lives := self._signal(0)) and _left(kill_at):
                 if pump.run(min(_STEP, _left(kill_at))) is End.DONE:
-                    pause(None, _STEP)
+                    new_gate().acquire(timeout=_STEP)
             if lives:
                 self._signal(signal.SIGKILL)
         else:
