@@ -74,6 +74,7 @@ from intermission.errors import (
     SessionNotFoundError,
     ToolFailedError,
     UnknownCallError,
+    UnrequestedCancelError,
 )
 from intermission.events import Event, EventActions, Usage
 from intermission.isolation.errors import (
@@ -84,7 +85,7 @@ from intermission.isolation.errors import (
 )
 from intermission.kernel.actor import Actor
 from intermission.kernel.ref import ActorDeadError, ActorRef, AskTimeoutError
-from intermission.kernel.scope import Cancelled, CancelScope
+from intermission.kernel.scope import Cancelled, CancelScope, Force
 from intermission.kernel.supervision import Supervision, Terminated
 from intermission.kernel.system import ActorSystem
 from intermission.kernel.waits import ReentrantRunError
@@ -102,6 +103,7 @@ from intermission.runs.receipt import (
 )
 from intermission.runs.result import CancelSource, RunResult, RunStatus
 from intermission.runs.run import Run
+from intermission.runs.work import Escalation
 from intermission.sessions.catalog import SessionEntry, SessionInfo, Sessions
 from intermission.sessions.handle import Session
 from intermission.sessions.resuming_runs import Recovered, RecoveryReport
@@ -140,9 +142,11 @@ __all__ = [
     "Cancelled",
     "Confirmation",
     "Content",
+    "Escalation",
     "Event",
     "EventActions",
     "EventStored",
+    "Force",
     "FunctionCall",
     "FunctionResponse",
     "FunctionTool",
@@ -209,6 +213,7 @@ __all__ = [
     "ToolRaisedError",
     "UnguardedScriptError",
     "UnknownCallError",
+    "UnrequestedCancelError",
     "Usage",
     "__version__",
     "exit_loop",

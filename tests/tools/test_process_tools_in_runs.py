@@ -24,10 +24,11 @@ from intermission import (
 )
 from intermission.config import ToolExecution
 from intermission.testing import ManualClock, ScriptedModel, calls
+from intermission.tools.function import Isolation
 from intermission_storage import MemoryEventLog
 from pids import has_ended, until_ended, written
 from pools import until
-from turns import PATIENCE, responses
+from turns import PATIENCE, assert_legal, responses
 
 ALL_AT_ONCE = RunConfig(tool_execution=ToolExecution.PARALLEL_SUBSCRIBE, grace=0.2)
 ROUNDS = scale.rounds(3, 50)
@@ -102,6 +103,26 @@ def test_a_tool_that_computes_for_ever_is_ended_by_a_cancel_and_its_neighbours_g
         assert not has_ended(other_pid)
         near.cancel()
         assert near.wait_terminated(PATIENCE)
+
+
+@pytest.mark.scenario("A1")
+def test_a_cancel_leaves_the_records_that_it_leaves_of_a_tool_in_a_thread(tmp_path: Path) -> None:
+    found = list[list[str]]()
+    kinds: list[Isolation] = ["thread", "process"]
+    for isolation in kinds:
+        path = tmp_path / isolation
+        tool = FunctionTool(process_tools.scoped, isolation=isolation)
+        log, model = MemoryEventLog(), asked(("scoped", {"path": str(path)}), then="again")
+        with Runner(app_with(model, tool), log=log) as runner:
+            run = runner.run(**KEY, message="hi").start()
+            written(path)
+            run.cancel("enough")
+            assert run.wait_terminated(PATIENCE)
+            assert Path(f"{path}.cleaned").read_text().endswith("enough caller"), "it was told"
+            found.append([record.kind for record in records(log)])
+            assert runner.run(**KEY, message="hi").answer(PATIENCE) == "again"
+            assert_legal(model.requests[-1])
+    assert found[0] == found[1]
 
 
 @pytest.mark.scenario("A19")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from intermission.kernel.loop_task import LoopTask, close_awaitable
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.workers import Budget
+from intermission.runs.closers import awaited_by_close, awaited_here
 from intermission.runs.services import Services
 
 __all__ = ["Background", "Notice"]
@@ -39,29 +40,36 @@ class Background:
         self._errands: set[_Errand] = set()
         self._closed = False
 
-    def call(self, notices: Iterable[Notice], context: Context) -> None:
+    def call(self, notices: Iterable[Notice], context: Context) -> bool:
         """Call hooks one after another, each when the one before has ended; return at once.
 
         Args:
             notices: Which; made as they are needed, on the worker.
             context: The context variables of the calls.
+
+        Returns:
+            Whether they will be called; not after `close`.
         """
         errand = _Errand(self._services, iter(notices), context, self._left)
         with self._changed:
             if self._closed:
-                return
+                return False
             self._errands.add(errand)
         errand.start()
+        return True
 
     def close(self, timeout: float) -> int:
         """Take no more calls, wait for those under way, then cancel what is left; return how many that are.
 
+        A hook that calls this does not wait for itself.
+
         Args:
             timeout: Seconds to wait.
         """
+        caller = {awaited_here(self._services)}
         with self._changed:
             self._closed = True
-            self._changed.wait_for(lambda: not self._errands, timeout)
+            self._changed.wait_for(lambda: self._errands <= caller, timeout)
             left = tuple(self._errands)
         for errand in left:
             errand.cancel()
@@ -105,11 +113,12 @@ class _Errand:
     def _work(self) -> None:
         covered = self._scope.cover()
         try:
-            while (notice := self._next()) is not None:
-                answer = self._call(notice)
-                if inspect.isawaitable(answer):
-                    self._await(notice, answer)
-                    return
+            with awaited_by_close(self._services, self):
+                while (notice := self._next()) is not None:
+                    answer = self._call(notice)
+                    if inspect.isawaitable(answer):
+                        self._await(notice, answer)
+                        return
         finally:
             CancelScope.uncover(covered)
         self._left(self)
@@ -148,8 +157,10 @@ class _Errand:
         self.start()
 
     def _refused(self) -> None:
+        self._services.counts.hook_rejected("plugin")
         logger.error("no worker was free in time for the hooks of an ended run")
         self._left(self)
 
     def _log(self, notice: Notice, error: BaseException) -> None:
+        self._services.counts.hook_failed("plugin")
         logger.error("%s raised", notice.name, exc_info=error, extra=dict(notice.extra))

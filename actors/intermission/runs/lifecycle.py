@@ -26,6 +26,7 @@ from intermission.runs.states import RunState
 from intermission.runs.stream import Author, Own, ReadBack, Stream
 from intermission.runs.work import Work
 from intermission.state import TEMP
+from intermission_storage.wakeup import Wakeup
 
 __all__ = ["Lifecycle", "Port"]
 
@@ -73,9 +74,9 @@ class Lifecycle:
         self.context = contextvars.copy_context()
         self.invocation_id: str | None = None
         self.scope: CancelScope | None = None  # made at the start
-        self.work = Work()
-        # How to give up each open tool call, by its id.
-        self.calls: dict[str, Callable[[str, str], bool]] = {}
+        self.work = Work(services.counts)
+        # How to give up each open tool call, by its id; see `OpenCall.give_up`.
+        self.calls: dict[str, Callable[[str, str, CancelSource | None], bool]] = {}
         self.stream = Stream(read_back)
         self.through: Callable[[Event], None] | None = None  # plugins, who see what is shown before it is
         self.requested: float | None = None  # when the cancel came, also one that was too late
@@ -88,8 +89,8 @@ class Lifecycle:
         self._port = port
         self._lock = threading.RLock()
         # Made by who waits; apart, so that who waits for the end is not woken by the beginning.
-        self._admission: threading.Condition | None = None
-        self._ending: threading.Condition | None = None
+        self._admission: Wakeup | None = None
+        self._ending: Wakeup | None = None
         self._state = RunState.CREATED
         self._verdict: Verdict | None = None
         self._stop: str | None = None
@@ -142,21 +143,21 @@ class Lifecycle:
 
     # What the caller's handle does.
 
-    def start(self, parent: CancelScope | None = None) -> None:
+    def start(self, parent: CancelScope | None = None, outer: Work | None = None) -> None:
         """Hand the run to its session, once, and return at once.
 
         It is handed over again if that is not known to have happened: a Ctrl-C may have come between any two
         steps. The session takes a run once.
 
         Args:
-            parent: The scope of the call that will wait for the run, and takes it along when cancelled.
+            parent: The scope of the call that waits for the run, and takes it along when cancelled.
+            outer: The work of that call's run.
         """
         with self._lock:
             if self._state == RunState.CREATED and self._verdict is None:
-                if self.resumption is None:
-                    self.invocation_id = f"e-{new_id()}"
-                else:
-                    self.invocation_id = self.resumption.invocation_id  # answers tell, when it begins
+                old = self.resumption  # whose answers tell, when it begins, which one it is
+                self.invocation_id = f"e-{new_id()}" if old is None else old.invocation_id
+                self.work.belongs_to(self.key.session_id, self.invocation_id, outer)
                 self.scope = CancelScope.child_of(parent, host=self.work.with_hooks(self.services.scopes))
                 if parent is not None:
                     self.scope.on_cancel_now(partial(self._follow, parent))
@@ -183,8 +184,8 @@ class Lifecycle:
         """
         with self._lock:
             if self.requested is None:
-                self.requested = time.monotonic()
-                self.cancel_source, self.cancel_reason = source, reason
+                self.requested, self.cancel_source, self.cancel_reason = time.monotonic(), source, reason
+                self.services.counts.cancel_requested(self, source)
             if self._state == RunState.ENDED:
                 return CancelOutcome.ALREADY_ENDED
             status = RunStatus.EXPIRED if source is CancelSource.DEADLINE else RunStatus.CANCELLED
@@ -225,11 +226,10 @@ class Lifecycle:
             Exception: Whatever kept the session from admitting it.
         """
         with self._lock:
-            if not (self._admitted or self._result is not None):
-                self._admission = self._admission or threading.Condition(self._lock)
-                self._admission.wait_for(lambda: self._admitted or self._result is not None, timeout)
-            self.raise_refusal()
-            return self._admitted or self._result is not None
+            admission = self._admission = self._admission or Wakeup()
+        admission.wait_until(lambda: self._admitted or self._result is not None, timeout)
+        self.raise_refusal()
+        return self._admitted or self._result is not None
 
     def raise_refusal(self) -> None:
         """Raise what kept the session from admitting the run, if something did."""
@@ -240,9 +240,9 @@ class Lifecycle:
     def wait_ended(self, timeout: float | None) -> RunResult | None:
         """Return the result when it is there, `None` if it is not within `timeout` seconds."""
         with self._lock:
-            if self._result is None:
-                self._ending = self._ending or threading.Condition(self._lock)
-                self._ending.wait_for(lambda: self._result is not None, timeout)
+            ending = self._ending = self._ending or Wakeup()
+        ending.wait_until(lambda: self._result is not None, timeout)
+        with self._lock:  # whoever has ended it is behind the end of its streams
             return self._result
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
@@ -302,7 +302,7 @@ class Lifecycle:
         with self._lock:
             self._admitted = True
             if self._admission is not None:
-                self._admission.notify_all()
+                self._admission.wake()
         self._tell_listeners()
 
     def go_on_with(self, plan: Plan, message: Content) -> None:
@@ -359,15 +359,15 @@ class Lifecycle:
         """
         with self._lock:
             if self._result is None:
-                self.acknowledged = time.monotonic()
-                self._result = result
+                self.acknowledged, self._result = time.monotonic(), result
+                self.services.counts.ended(self, result.status)
             self._state = RunState.ENDED
             for stream in self._streams:
                 stream.close()
             self._streams = ()
             for waited_for in (self._admission, self._ending):
                 if waited_for is not None:
-                    waited_for.notify_all()
+                    waited_for.wake()
         self.through = None
         if self._deadline is not None:
             self._deadline.cancel()

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from intermission.runs.result import CancelSource, RunStatus
+from intermission.runs.work import Escalation
 
 __all__ = ["CancelOutcome", "CancelReceipt", "CancelReport", "ResidualOutcome", "ResidualWork"]
 
@@ -109,7 +110,7 @@ class CancelReport:
         terminated: When all work of the run had really returned; `None` before.
         race_winner: How the run ended, for a cancel that came too late as well.
         still_running: The work that has not returned yet.
-        escalations: How often something had to be ended by force.
+        escalations: What was done to work that did not end by being asked, in order.
     """
 
     source: CancelSource
@@ -119,4 +120,4 @@ class CancelReport:
     terminated: float | None
     race_winner: RunStatus | None
     still_running: tuple[ResidualWork, ...]
-    escalations: int = 0
+    escalations: tuple[Escalation, ...] = ()

@@ -1,6 +1,6 @@
 """`Services`: what the runs of one runner share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from intermission.agents.plugins import Plugins
 from intermission.isolation.children import Children
@@ -12,6 +12,7 @@ from intermission.kernel.system import ActorSystem
 from intermission.kernel.timer import Timer
 from intermission.kernel.waits import WaitsFor
 from intermission.kernel.workers import Workers
+from intermission.runs.counts import Counts
 
 __all__ = ["Services"]
 
@@ -31,6 +32,7 @@ class Services:
         loops: Where async tools run.
         children: Processes for the tools that have one.
         plugins: The app's plugins.
+        counts: What becomes of them.
     """
 
     system: ActorSystem
@@ -43,3 +45,4 @@ class Services:
     loops: ToolLoops
     children: Children
     plugins: Plugins
+    counts: Counts = field(default_factory=Counts)

@@ -6,21 +6,23 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from functools import partial
 from typing import TypeVar
 
 from intermission.errors import SessionClosedError
 from intermission.kernel.dispatcher import blocking_here
-from intermission.kernel.scope import CancelScope
 from intermission.kernel.waits import ReentrantRunError
 from intermission.kernel.workers import Budget
-from intermission.runs.current import current, waiter
+from intermission.runs.current import current, place_of, waiter
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.services import Services
 
 __all__ = [
     "Deadline",
+    "in_thread",
     "in_worker",
-    "outer_scope",
+    "start_in_call",
     "wait_async",
     "waiting",
     "waiting_for_cancel",
@@ -70,10 +72,16 @@ def warn_of_blocking(name: str, twin: str) -> None:
     logger.warning("%s blocks the event loop of this thread; use %s there", name, twin)
 
 
-def outer_scope() -> CancelScope | None:
-    """Return the scope of the call in which this code runs, if it runs in one."""
-    outer = current()
-    return None if outer is None else outer.scope
+def start_in_call(run: Lifecycle, *, detached: bool) -> None:
+    """Start a run; in a call of another, it is cancelled with the call, and its work is that run's, too.
+
+    Unless it is `detached`: then it is nobody's.
+    """
+    outer = None if detached else current()
+    if outer is None:
+        run.start()
+    else:
+        run.start(outer.scope, outer.run.work)
 
 
 @contextmanager
@@ -106,7 +114,7 @@ def waiting(run: Lifecycle) -> Generator[None]:
         with blocking_here():
             yield
     else:
-        with run.services.waits.waiting(outer.key, run.key), blocking_here():
+        with run.services.waits.waiting(place_of(outer, run.services), run.key), blocking_here():
             yield
 
 
@@ -144,6 +152,31 @@ async def in_worker(services: Services, function: Callable[[], T]) -> T:
         SessionClosedError: This process is a fork of the runner's, which has no workers here.
         Exception: What the function raises.
     """
+    answer, call, fail = _answered(function)
+    refused = partial(fail, _NoWorkerError())
+    try:
+        services.workers.submit(call, refused=refused, budget=Budget.RESERVE)
+    except RuntimeError as error:
+        raise SessionClosedError(str(error)) from error
+    try:
+        return await answer
+    except _NoWorkerError:
+        return await asyncio.get_running_loop().run_in_executor(None, function)
+
+
+async def in_thread(function: Callable[[], T], *, name: str) -> T:
+    """Call a function that may block on a daemon thread of its own, with the caller's context variables."""
+    answer, call, _ = _answered(function)
+    threading.Thread(target=copy_context().run, args=(call,), name=name, daemon=True).start()
+    return await answer
+
+
+def _answered(
+    function: Callable[[], T],
+) -> tuple["asyncio.Future[T]", Callable[[], None], Callable[[BaseException], None]]:
+    """Return a future of the running loop, and what settles it from any thread: a call of the function, or
+    an error.
+    """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
 
@@ -155,28 +188,19 @@ async def in_worker(services: Services, function: Callable[[], T]) -> T:
         else:
             answer.set_result(value)  # type: ignore[arg-type]  # it is a T unless there is an error
 
-    def call() -> None:
-        value: T | None = None
-        error: BaseException | None = None
-        try:
-            value = function()
-        except BaseException as raised:  # noqa: BLE001 - it is raised where it is waited for
-            error = raised
+    def tell(value: T | None, error: BaseException | None) -> None:
         with suppress(RuntimeError):  # the loop was closed, and nobody waits on it any more
             loop.call_soon_threadsafe(settle, value, error)
 
-    def refused() -> None:
-        with suppress(RuntimeError):  # as above
-            loop.call_soon_threadsafe(settle, None, _NoWorkerError())
+    def call() -> None:
+        try:
+            value = function()
+        except BaseException as raised:  # noqa: BLE001 - it is raised where it is waited for
+            tell(None, raised)
+        else:
+            tell(value, None)
 
-    try:
-        services.workers.submit(call, refused=refused, budget=Budget.RESERVE)
-    except RuntimeError as error:
-        raise SessionClosedError(str(error)) from error
-    try:
-        return await answer
-    except _NoWorkerError:
-        return await loop.run_in_executor(None, function)
+    return answer, call, partial(tell, None)
 
 
 class _NoWorkerError(Exception):
