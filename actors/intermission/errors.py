@@ -26,7 +26,8 @@
     ├── UnknownCallError             an answer is to a call that nobody in the session waits for
     └── UnrequestedCancelError       code of yours was cancelled, and not by its run
 
-Errors of the event log are `intermission_storage.StorageError` and its kin.
+Those of tools in processes are in `isolation.errors`; errors of the event log are
+`intermission_storage.StorageError` and its kin.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
@@ -83,7 +83,7 @@ def stopped(desk: Desk) -> None:
     desk.start("a").stop("enough")
 
 
-def closing_by(runs: str, status: RunStatus) -> End:
+def closing_by(runs: Literal["cancel", "release"], status: RunStatus) -> End:
     def end(desk: Desk) -> None:
         desk.start("a")
         desk.runner.close(grace=0, runs=runs)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 from intermission.agents.compaction import compacted
 from intermission.content import Content, FunctionCall, FunctionResponse, Part, plain_copy
 from intermission.events import Event, is_within
+from intermission.pending import CONFIRMATION
 
 __all__ = ["CallOutcome", "asking", "conversation", "narrate", "outcome_response"]
 
@@ -33,11 +34,15 @@ _MESSAGES = {
     "pending": "The call goes on, and is not answered yet.",
 }
 
+_ASKED = "The call was not made: a person was asked to confirm it, and has not done so."
+
 
 def outcome_response(outcome: CallOutcome) -> Mapping[str, Any]:
     """Return what a model is told of a call that no event answers."""
     if not isinstance(outcome, str):
         return outcome
+    if outcome == "asked":
+        return {"status": "pending", "outcome": "not_started", "message": _ASKED}
     status = "not_run" if outcome == "not_started" else outcome
     return {"status": status, "outcome": outcome, "message": _MESSAGES.get(outcome, _MESSAGES["unknown"])}
 
@@ -151,6 +156,8 @@ class _Talk:
         before = len(self.said)
         for index, part in enumerate(content.parts):
             call, response = part.function_call, part.function_response
+            if _is_question(call, response):
+                continue
             if response is not None:
                 found = self._asked.get(response.id)
                 if found is not None and response.id:
@@ -191,6 +198,8 @@ class _Talk:
             if part.thought:
                 continue
             call, response = part.function_call, part.function_response
+            if _is_question(call, response):
+                continue
             if call is not None:
                 self._told[call.id] = author
                 self._open[call.id] = len(self.said), call, event
@@ -226,14 +235,18 @@ class _Talk:
         return tuple(contents)
 
 
+def _is_question(call: FunctionCall | None, response: FunctionResponse | None) -> bool:
+    """Return whether a person is asked, or answers, whether a call may be made: that is not the model's."""
+    one = call or response
+    return one is not None and one.name == CONFIRMATION
+
+
 def _missing(
     call: FunctionCall, shown: str, pending: Sequence[str], outcomes: Mapping[str, CallOutcome] | None
 ) -> FunctionResponse:
     """Return what stands for the response to a call that no event answers, by the id that is shown."""
-    if call.id in pending:
-        outcome: CallOutcome = "pending"
-    else:
-        outcome = "unknown" if outcomes is None else outcomes.get(call.id, "not_started")
+    default = "pending" if call.id in pending else "unknown" if outcomes is None else "not_started"
+    outcome = default if outcomes is None else outcomes.get(call.id, default)
     return FunctionResponse(shown, call.name, outcome_response(outcome))
 
 

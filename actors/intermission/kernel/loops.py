@@ -15,7 +15,6 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any, TypeAlias
 
-from intermission.kernel.loop_executor import LoopExecutor
 from intermission.kernel.loop_task import Done, Home, LoopTask
 from intermission.kernel.timer import Timer, TimerHandle
 
@@ -266,6 +265,9 @@ class ToolLoops:
 
     def _own_home(self) -> Home:
         home = Home(asyncio.new_event_loop())
+        # Here: it brings thread pools along, and a program without async tools does not wait for these.
+        from intermission.kernel.loop_executor import LoopExecutor
+
         home.loop.set_default_executor(LoopExecutor(self._timer))
         self._started += 1
         name = f"{self._name}-{self._started}"

@@ -29,10 +29,11 @@ class ResidualWork:
         user_id: The session's user.
         session_id: The session.
         invocation_id: The run.
-        what: `"agent"`, `"model"`, `"tool"`, `"call"`, `"callback"`, one of an agent or a plugin, or
-            `"hook"`, one of a call's `on_cancel`.
-        name: The agent's, model's, tool's or function's name.
-        call_id: The function call's id, for a tool.
+        what: `"agent"`, `"model"`, `"tool"`, `"call"`, `"callback"`, one of an agent or a plugin,
+            `"hook"`, one of a call's `on_cancel`, or `"process"`, one that a tool with `isolation="process"`
+            has started and that has left its group.
+        name: The agent's, model's, tool's or function's name; a process's command and number.
+        call_id: The function call's id, for a tool and for a process.
         seconds: How long ago the run gave it up.
         reason: Why.
     """

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from intermission.agents.plugins import Plugins
+from intermission.isolation.children import Children
 from intermission.kernel.clock import Clock
 from intermission.kernel.dispatcher import Dispatcher
 from intermission.kernel.loops import ToolLoops
@@ -29,6 +30,7 @@ class Services:
         clock: Where events' times come from.
         scopes: What the scopes of runs use: the same timer and workers.
         loops: Where async tools run.
+        children: Processes for the tools that have one.
         plugins: The app's plugins.
         counts: What becomes of them.
     """
@@ -41,5 +43,6 @@ class Services:
     clock: Clock
     scopes: ScopeHost
     loops: ToolLoops
+    children: Children
     plugins: Plugins
     counts: Counts = field(default_factory=Counts)

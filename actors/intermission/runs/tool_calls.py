@@ -177,6 +177,7 @@ def _context(
         actions=Actions(),
         request_stop=run.request_stop,
         confirmation=confirmation,
+        owner=environment,
     )
 
 

@@ -36,9 +36,9 @@ class Piece:
     """One thing that a thread does for a run: a strand, a model call, a tool call, a hook on a cancel.
 
     Attributes:
-        what: `"agent"`, `"model"`, `"tool"`, `"call"`, `"callback"` or `"hook"`.
+        what: `"agent"`, `"model"`, `"tool"`, `"process"`, `"call"`, `"callback"` or `"hook"`.
         name: The agent's, model's, tool's or function's name.
-        call_id: The function call's id, for a tool.
+        call_id: The function call's id, for a tool and for a process that one has left behind.
         given_up: When the run went on or ended without it; `None` while it is waited for.
         reason: Why that was.
         on_thread: Whether it has a worker for itself; an async call has none, nor has a process.
