@@ -65,6 +65,7 @@ class AgentContext:
         agent_state: What the agent keeps of its own progress. In a run that is gone on with, it holds what
             the agent had stored.
         saved: How far the agent had come in a run that is gone on with; `None` if it begins.
+        agent_name: Whose context it is: the agent that was run, and not one that this yields from.
     """
 
     invocation_id: str
@@ -83,6 +84,7 @@ class AgentContext:
     resumable: bool = False
     agent_state: AgentState = field(default_factory=AgentState)
     saved: Checkpoint | None = None
+    agent_name: str = ""
 
     def event(self, author: str, **fields: Any) -> Event:
         """Return a new event of this run and branch, stamped now; `fields` are those of `Event`."""

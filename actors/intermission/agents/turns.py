@@ -36,7 +36,8 @@ def is_answered(context: AgentContext) -> bool:
 def begun_turn(context: AgentContext, agent: str) -> Turn:
     """Return what is left of the last turn of an agent on its branch; nothing, if it has begun none.
 
-    In a run that is gone on with, it is one of that invocation. In any other it is what the newest message
+    In a run that is gone on with, it is one of that invocation; where one goes on that is over, the one that
+    its checkpoint names. In any other it is what the newest message
     says may be done.
     """
     if context.saved is None:
@@ -67,11 +68,13 @@ def _open_turn(event: Event, events: Sequence[Event]) -> Turn:
 
 def _is_of(event: Event, context: AgentContext, agent: str) -> bool:
     """Return whether an agent has said something in this invocation on this branch, and not only asked."""
-    if (
-        event.author != agent
-        or event.invocation_id != context.invocation_id
-        or event.branch != context.branch
-    ):
+    if event.author != agent or event.branch != context.branch:
+        return False
+    until = None if context.saved is None else context.saved.until
+    if until is None:
+        if event.invocation_id != context.invocation_id:
+            return False
+    elif event.seq is None or event.seq > until:
         return False
     if event.content is None:
         return event.error_code is None and event.usage is not None

@@ -240,9 +240,10 @@ def _open(environment: Environment, context: AgentContext) -> _Steps:
     if answer is not None:
         message = answer
     plan = run.plan
-    if plan is not None and answer is not None:  # the answers to calls stay what they are
+    if answer is not None and environment.pauses:  # the answers to calls stay what they are
+        answers = [part for part in run.message.parts if part.function_response is not None]
         spoken = [part for part in answer.parts if part.function_response is None]
-        message = Content("user", (*plan.answers_of(run.message), *spoken))
+        message = Content("user", (*answers, *spoken)) if answers else answer
     branch = None if plan is None else plan.branch
     yield Opening(environment.with_changes(context.event("user", content=message, branch=branch), context))
 

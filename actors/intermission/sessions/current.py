@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from intermission.agents.continuation import Continuation
 from intermission.events import Event, Usage
 from intermission.kernel.ref import ActorRef
 from intermission.keys import SessionKey
@@ -61,6 +62,7 @@ class CurrentRun:
         pauses: Which of its calls wait for an answer, if the app's runs pause.
         opened_later: Whether its user event comes after its beginning, for plugins are to see it before.
         indexed: The calls of which the log's index knows, or will, that they wait.
+        continuation: Where it goes on, if its message answers a call in an app without checkpoints.
         waited_since: Since when another process keeps its beginning from the log; `None` if none does.
     """
 
@@ -79,6 +81,7 @@ class CurrentRun:
     gate: EventGate | None = None
     agent_name: str | None = None
     pauses: Pauses | None = None
+    continuation: Continuation | None = None
     waited_since: float | None = None
     opened_later: bool = False
     indexed: dict[str, PendingCall] = field(default_factory=dict[str, PendingCall])

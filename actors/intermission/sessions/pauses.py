@@ -46,7 +46,8 @@ class Pauses:
                     self._may_wait[call.id] = _long_running(event, call)
                 else:
                     self.calls[call.id] = _confirmation(event, call, original)
-        for response in event.function_responses:
+        # Where apps pause without checkpoints, the tool may have said something, and the call waits still.
+        for response in event.function_responses if event.author == "user" else ():
             self.calls.pop(response.id, None)
             self._may_wait.pop(response.id, None)
 

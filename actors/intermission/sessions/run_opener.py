@@ -9,6 +9,7 @@ from functools import partial
 
 import pykka
 
+from intermission.agents.continuation import continuation
 from intermission.agents.progress import Progress
 from intermission.agents.routing import route
 from intermission.agents.tree import names_below
@@ -22,6 +23,7 @@ from intermission.events import Usage
 from intermission.kernel.actor import Actor, ActorCrashError
 from intermission.kernel.workers import Budget
 from intermission.keys import SessionKey
+from intermission.pending import PendingCall
 from intermission.runs.agent_actor import AgentActor
 from intermission.runs.environment import Environment
 from intermission.runs.lifecycle import Lifecycle
@@ -32,6 +34,7 @@ from intermission.sessions.batch import Batch
 from intermission.sessions.current import CurrentRun, Phase
 from intermission.sessions.host import Host
 from intermission.sessions.messages import Loaded
+from intermission.sessions.pauses import pauses_in
 from intermission.sessions.resuming import OPEN, Nothing, plan_of, waiting_for
 from intermission.sessions.view import SessionView
 from intermission.sessions.writer import SessionWriter
@@ -107,7 +110,7 @@ class RunOpener(Actor):
         run, app = current.run, self._host.app
         if run.resumption is None:
             if self._pauses:
-                current.pause_with((), indexed=True)
+                self._continue(current, view)
             return True
         try:
             if not view.position:
@@ -129,6 +132,17 @@ class RunOpener(Actor):
         was_open = view.unfinished[plan.invocation_id].get("status") in OPEN
         current.pause_with(waiting_for(view, plan), indexed=was_open)
         return True
+
+    def _continue(self, current: CurrentRun, view: SessionView) -> None:
+        """Find where a new run goes on whose message answers calls, in an app without checkpoints."""
+        app, answers = self._host.app, [answer.id for answer in current.run.message.function_responses]
+        calls: dict[str, PendingCall] = {}
+        if answers and not app.resumability_config.is_resumable:
+            calls = pauses_in(view).calls
+            found = current.continuation = continuation(app.root_agent, view.events, answers, list(calls))
+            waiting = frozenset[str]() if found is None else found.waiting
+            calls = {id: call for id, call in calls.items() if id in answers or id in waiting}
+        current.pause_with(calls.values(), indexed=True)
 
     @property
     def _pauses(self) -> bool:
@@ -220,6 +234,15 @@ class RunOpener(Actor):
         view = self._view
         assert view is not None
         plan, root = current.run.plan, self._host.app.root_agent
+        progress = None if plan is None else Progress(view.events, plan.invocation_id, names_below(root))
+        branch = None
+        if current.continuation is not None:
+            agent, branch, places, _ = current.continuation
+            progress = Progress.at(places)
+        elif self._host.app.resumability_config.is_resumable:
+            agent = (root.find_agent(current.agent_name) if current.agent_name else None) or root
+        else:
+            agent = route(root, view.events, current.run.message)
         current.environment = environment = Environment(
             current.run,
             self._host.services,
@@ -231,17 +254,14 @@ class RunOpener(Actor):
             root,
             resumable=self._host.app.resumability_config.is_resumable,
             pauses=self._pauses,
-            progress=None if plan is None else Progress(view.events, plan.invocation_id, names_below(root)),
+            progress=progress,
+            branch=branch,
         )
         if current.run.verdict is not None:
             self._end(current, current.run.verdict)  # it was cancelled in the set-up: no agent starts
             return
         current.phase = Phase.RUNNING
         self._audience.attend(current)
-        if environment.resumable:
-            agent = (root.find_agent(current.agent_name) if current.agent_name else None) or root
-        else:
-            agent = route(root, view.events)
         current.agent = self.system.start(AgentActor, environment, agent)
         self.watch(current.agent)
         current.agent.tell(Begin())
