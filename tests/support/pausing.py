@@ -10,6 +10,7 @@ from intermission import (
     BaseAgent,
     Content,
     Event,
+    EventActions,
     FunctionResponse,
     FunctionTool,
     LlmAgent,
@@ -24,6 +25,17 @@ from intermission import (
     RunStatus,
 )
 from intermission.agents.progress import SUB_AGENT
+from intermission.agents.tree import describe
+from intermission.keys import SessionKey
+from intermission.runs.result import Verdict
+from intermission.sessions.records import (
+    event_record,
+    open_run,
+    run_ended,
+    run_started,
+    session_created,
+    session_entry,
+)
 from intermission.testing import ScriptedModel, calls
 from intermission.testing.replies import Reply
 from intermission_storage import EventLog, MemoryEventLog
@@ -37,9 +49,11 @@ __all__ = [
     "Story",
     "asking",
     "llm",
+    "mark",
     "paused_in",
     "reply_to",
     "resumable",
+    "seed",
     "shown",
     "waiting",
     "words",
@@ -84,21 +98,20 @@ def words(event: Event) -> str:
     who = event.author if event.branch is None else f"{event.author}@{event.branch}"
     if event.function_calls:
         return f"{who} calls {' '.join(call.name for call in event.function_calls)}"
+    found: list[str] = []
+    if event.function_responses:
+        found.append(f"hears {' '.join(one.name for one in event.function_responses)}")
+    if event.text:
+        found.append(f"says {event.text}")
     state = event.actions.agent_state
-    place = () if state is None else [str(value) for key, value in state.items() if key != SUB_AGENT]
-    if state is not None and SUB_AGENT in state:
-        place = [str(state[SUB_AGENT]), *place]
-    found = [
-        *(
-            f"hears {' '.join(one.name for one in event.function_responses)}"
-            for _ in event.function_responses[:1]
-        ),
-        *([f"says {event.text}"] if event.text else ()),
-        *(["at " + " ".join(place)] if state is not None else ()),
-        *(["ends"] if event.actions.end_of_agent else ()),
-        *(["escalates"] if event.actions.escalate else ()),
-    ]
-    return f"{who} {', '.join(found)}".strip()
+    if state is not None:
+        values = sorted(state.items(), key=lambda item: item[0] != SUB_AGENT)
+        found.append(" ".join(["at", *(str(value) for _, value in values)]))
+    if event.actions.end_of_agent:
+        found.append("ends")
+    if event.actions.escalate:
+        found.append("escalates")
+    return f"{who} {', '.join(found)}"
 
 
 def shown(run: Run) -> list[str]:
@@ -169,6 +182,11 @@ class Story:
         return self.runner.pending(**KEY)
 
     @property
+    def events(self) -> list[Event]:
+        """The session's stored events."""
+        return self.runner.sessions.events(**KEY)
+
+    @property
     def position(self) -> int:
         """The number of the last record."""
         return records(self.log)[-1].seq
@@ -196,3 +214,29 @@ def paused_in(story: Story, message: str = "hi", config: RunConfig | None = None
         call for call in story.pending if call.invocation_id == story.result.invocation_id
     ]
     return sorted(story.result.pending, key=lambda call: (call.agent, call.arguments.get("n", 0)))
+
+
+def seed(log: EventLog, app: App, *events: Event, ended: RunStatus | None = None) -> str:
+    """Write a session whose one run has come as far as these events; return the run's id."""
+    key = SessionKey(APP, KEY["user_id"], KEY["session_id"])
+    created, invocation_id = session_created(key, 0.0), "e-1"
+    message = Event(invocation_id=invocation_id, author="user", timestamp=0.0, content=Content.user("hi"))
+    written = [created, run_started(invocation_id, 0.0, tree=describe(app.root_agent))]
+    written += [event_record(event) for event in (message, *events)]
+    if ended is not None:
+        written.append(run_ended(invocation_id, Verdict(ended), 0.0))
+    entries = [session_entry(key, 0.0, created.data["id"]), open_run(key, invocation_id)]
+    log.append(key.stream, written, put=entries)
+    return invocation_id
+
+
+def mark(author: str, *, branch: str | None = None, said: str = "", **actions: Any) -> Event:
+    """A checkpoint, or what was said, of the run that `seed` writes."""
+    return Event(
+        invocation_id="e-1",
+        author=author,
+        timestamp=0.0,
+        branch=branch,
+        content=Content.model(said) if said else None,
+        actions=EventActions(**actions),
+    )

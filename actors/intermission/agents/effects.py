@@ -137,6 +137,11 @@ class RunAgent:
 
 
 @dataclass(frozen=True, slots=True)
+class Escalate:
+    """Ask the enclosing loop to end, as the agent has done before the run was gone on with."""
+
+
+@dataclass(frozen=True, slots=True)
 class SaveState:
     """Store the agent's state, with what there is of it in `context.agent_state`. The answer is `None`.
 
@@ -201,7 +206,7 @@ class Generated:
     shown: int
 
 
-Effect: TypeAlias = Event | Emit | CallModel | CallTools | RunAgent | Fork | Call | SaveState
+Effect: TypeAlias = Event | Emit | CallModel | CallTools | RunAgent | Fork | Call | SaveState | Escalate
 """What an agent may yield; a plain `Event` means `Emit(event)`."""
 
 Steps: TypeAlias = Generator[Effect, Any, None]

@@ -20,7 +20,7 @@ from intermission.agents.callback_types import (
 )
 from intermission.agents.callbacks import OneOrMore, as_callbacks
 from intermission.agents.contents import conversation
-from intermission.agents.effects import Effect, RunAgent, Steps, call_model, call_tools, emit
+from intermission.agents.effects import Effect, Escalate, RunAgent, Steps, call_model, call_tools, emit
 from intermission.agents.instructions import Instruction, is_fixed, write
 from intermission.agents.schemas import Schema, SchemaSource
 from intermission.agents.transfer import Place, TransferringAgent, has_answered
@@ -196,10 +196,16 @@ class LlmAgent(TransferringAgent):
         if turn.calls:
             responses = yield from call_tools(turn.calls, tools, self, again=True)
             if responses:
-                return (yield from self._respond(responses, context, place, False))
+                asked = context.actions.asked
+                over = yield from self._respond(responses, context, place, False)
+                if over or asked:
+                    return over
+            turn = begun_turn(context, self.name)  # what the others had asked for before these were answered
         if turn.transfer is not None:
             yield RunAgent(self.target(turn.transfer, place))
             return has_answered(context)
+        if turn.escalates:
+            yield Escalate()
         return turn.over
 
     def _request(

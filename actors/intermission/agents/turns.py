@@ -20,11 +20,13 @@ class Turn:
         calls: Its calls, if some have no response yet.
         transfer: The agent that it has handed over to.
         over: Whether the agent has said its last.
+        escalates: Whether it has asked the enclosing loop to end.
     """
 
     calls: Sequence[FunctionCall] = ()
     transfer: str | None = None
     over: bool = False
+    escalates: bool = False
 
 
 def is_answered(context: AgentContext) -> bool:
@@ -50,14 +52,17 @@ def begun_turn(context: AgentContext, agent: str) -> Turn:
         return _open_turn(last, context.events)
     if not last.function_responses:
         return Turn(over=True)
-    called = next((event for event in reversed(mine) if event.function_calls), None)
-    turn = Turn() if called is None else _open_turn(called, context.events)
+    called = max((index for index, event in enumerate(mine) if event.function_calls), default=None)
+    turn = Turn() if called is None else _open_turn(mine[called], context.events)
     if turn.calls:
         return turn
-    actions = last.actions
-    if actions.transfer_to_agent is not None:
-        return Turn(transfer=actions.transfer_to_agent)
-    return Turn(over=actions.skip_summarization or actions.escalate or actions.end_of_agent)
+    actions = [event.actions for event in mine[called or 0 :]]
+    escalates = any(each.escalate for each in actions)
+    return Turn(
+        transfer=next((name for each in reversed(actions) if (name := each.transfer_to_agent)), None),
+        over=escalates or any(each.skip_summarization or each.end_of_agent for each in actions),
+        escalates=escalates,
+    )
 
 
 def _open_turn(event: Event, events: Sequence[Event]) -> Turn:

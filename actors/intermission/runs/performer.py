@@ -12,6 +12,7 @@ from intermission.agents.effects import (
     CallTools,
     Emit,
     Ended,
+    Escalate,
     Fork,
     RunAgent,
     Runnable,
@@ -153,6 +154,9 @@ class Performer(Storing):
         match effect:
             case Ahead():
                 return effect
+            case Escalate():
+                self._escalates = True
+                return Outcome()
             case SaveState(state):
                 return self._save(self._stack[-1], state)
             case Pause():

@@ -38,14 +38,14 @@ class Pauses:
     def see(self, event: Event) -> None:
         """Take in an event."""
         if event.long_running_tool_ids:
-            for call in event.function_calls:
+            for place, call in enumerate(event.function_calls):
                 if call.id not in event.long_running_tool_ids:
                     continue
                 original = asked_call(call)
                 if original is None:
-                    self._may_wait[call.id] = _long_running(event, call)
+                    self._may_wait[call.id] = _long_running(event, call, place)
                 else:
-                    self.calls[call.id] = _confirmation(event, call, original)
+                    self.calls[call.id] = _confirmation(event, call, original, place)
         # Where apps pause without checkpoints, the tool may have said something, and the call waits still.
         for response in event.function_responses if event.author == "user" else ():
             self.calls.pop(response.id, None)
@@ -69,7 +69,7 @@ def pauses_in(view: SessionView) -> Pauses:
     return pauses
 
 
-def _long_running(event: Event, call: FunctionCall) -> PendingCall:
+def _long_running(event: Event, call: FunctionCall, place: int) -> PendingCall:
     return PendingCall(
         id=call.id,
         function_call_id=call.id,
@@ -80,10 +80,11 @@ def _long_running(event: Event, call: FunctionCall) -> PendingCall:
         agent=event.author,
         branch=event.branch,
         since=event.timestamp,
+        place=place,
     )
 
 
-def _confirmation(event: Event, call: FunctionCall, original: FunctionCall) -> PendingCall:
+def _confirmation(event: Event, call: FunctionCall, original: FunctionCall, place: int) -> PendingCall:
     asked: Mapping[str, Any] = call.args.get("toolConfirmation") or {}
     return PendingCall(
         id=call.id,
@@ -97,4 +98,5 @@ def _confirmation(event: Event, call: FunctionCall, original: FunctionCall) -> P
         agent=event.author,
         branch=event.branch,
         since=event.timestamp,
+        place=place,
     )
