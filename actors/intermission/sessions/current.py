@@ -86,10 +86,10 @@ class CurrentRun:
     opened_later: bool = False
     indexed: dict[str, PendingCall] = field(default_factory=dict[str, PendingCall])
 
-    def pause_with(self, calls: Iterable[PendingCall], *, indexed: bool) -> None:
+    def pause_with(self, pauses: Pauses, *, indexed: bool) -> None:
         """Keep which calls wait for an answer, and whether the log's index has them."""
-        self.pauses = Pauses(calls)
-        self.indexed = dict(self.pauses.calls) if indexed else {}
+        self.pauses = pauses
+        self.indexed = dict(pauses.calls) if indexed else {}
 
     def waits(self, items: Iterable[Item]) -> bool:
         """Return whether a call waits for an answer when something more is stored."""

@@ -1,6 +1,6 @@
 """`Pauses`: which calls of a session wait for an answer from outside. Pure: events and records in."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from intermission.agents.confirmations import asked_call
@@ -23,9 +23,16 @@ class Pauses:
 
     __slots__ = ("_may_wait", "calls")
 
-    def __init__(self, calls: Iterable[PendingCall] = ()) -> None:
-        self.calls = {call.id: call for call in calls}
+    def __init__(self) -> None:
+        self.calls: dict[str, PendingCall] = {}
         self._may_wait: dict[str, PendingCall] = {}
+
+    def only(self, wanted: Callable[[PendingCall], bool]) -> "Pauses":
+        """Return which of some calls wait, and may come to."""
+        some = Pauses()
+        some.calls = {id: call for id, call in self.calls.items() if wanted(call)}
+        some._may_wait = {id: call for id, call in self._may_wait.items() if wanted(call)}
+        return some
 
     def take_in(self, items: Iterable[Item]) -> None:
         """Take in what is stored, in its order. What was taken in before changes nothing."""

@@ -22,7 +22,7 @@ from intermission.runs.result import RunStatus
 from intermission.sessions.pauses import pauses_in
 from intermission.sessions.view import SessionView
 
-__all__ = ["OPEN", "Nothing", "Planned", "plan_of", "waiting_for"]
+__all__ = ["OPEN", "Nothing", "Planned", "plan_of"]
 
 OPEN = frozenset({None, RunStatus.PAUSED, RunStatus.INTERRUPTED})
 """The states of a run whose pending calls can be answered: it has no end, or may be gone on with."""
@@ -178,9 +178,3 @@ def _invocation_of(view: SessionView, answer: Answer) -> str:
 def _part(answer: Answer, call: PendingCall) -> Part:
     name = CONFIRMATION if call.kind is PendingKind.CONFIRMATION else call.tool
     return Part(function_response=FunctionResponse(call.id, name, dict(answer.response)))
-
-
-def waiting_for(view: SessionView, plan: Plan) -> list[PendingCall]:
-    """Return the calls of a plan's invocation that wait for an answer before the plan is carried out."""
-    calls = pauses_in(view).calls.values()
-    return [call for call in calls if call.invocation_id == plan.invocation_id]

@@ -23,7 +23,6 @@ from intermission.events import Usage
 from intermission.kernel.actor import Actor, ActorCrashError
 from intermission.kernel.workers import Budget
 from intermission.keys import SessionKey
-from intermission.pending import PendingCall
 from intermission.runs.agent_actor import AgentActor
 from intermission.runs.environment import Environment
 from intermission.runs.lifecycle import Lifecycle
@@ -34,8 +33,8 @@ from intermission.sessions.batch import Batch
 from intermission.sessions.current import CurrentRun, Phase
 from intermission.sessions.host import Host
 from intermission.sessions.messages import Loaded
-from intermission.sessions.pauses import pauses_in
-from intermission.sessions.resuming import OPEN, Nothing, plan_of, waiting_for
+from intermission.sessions.pauses import Pauses, pauses_in
+from intermission.sessions.resuming import OPEN, Nothing, plan_of
 from intermission.sessions.view import SessionView
 from intermission.sessions.writer import SessionWriter
 from intermission.state import Scopes
@@ -130,19 +129,23 @@ class RunOpener(Actor):
         run.go_on_with(plan, message)
         # What was cancelled was taken out of the index, and comes back.
         was_open = view.unfinished[plan.invocation_id].get("status") in OPEN
-        current.pause_with(waiting_for(view, plan), indexed=was_open)
+        pauses = pauses_in(view).only(lambda call: call.invocation_id == plan.invocation_id)
+        current.pause_with(pauses, indexed=was_open)
         return True
 
     def _continue(self, current: CurrentRun, view: SessionView) -> None:
         """Find where a new run goes on whose message answers calls, in an app without checkpoints."""
         app, answers = self._host.app, [answer.id for answer in current.run.message.function_responses]
-        calls: dict[str, PendingCall] = {}
+        pauses = Pauses()
         if answers and not app.resumability_config.is_resumable:
-            calls = pauses_in(view).calls
-            found = current.continuation = continuation(app.root_agent, view.events, answers, list(calls))
-            waiting = frozenset[str]() if found is None else found.waiting
-            calls = {id: call for id, call in calls.items() if id in answers or id in waiting}
-        current.pause_with(calls.values(), indexed=True)
+            known = pauses_in(view)
+            found = current.continuation = continuation(
+                app.root_agent, view.events, answers, list(known.calls)
+            )
+            here = {*answers, *(() if found is None else found.waiting)}
+            here |= {known.calls[id].function_call_id for id in here & known.calls.keys()}
+            pauses = known.only(lambda call: call.id in here)
+        current.pause_with(pauses, indexed=True)
 
     @property
     def _pauses(self) -> bool:
