@@ -216,13 +216,15 @@ def paused_in(story: Story, message: str = "hi", config: RunConfig | None = None
     return sorted(story.result.pending, key=lambda call: (call.agent, call.arguments.get("n", 0)))
 
 
-def seed(log: EventLog, app: App, *events: Event, ended: RunStatus | None = None) -> str:
+def seed(
+    log: EventLog, app: App, *events: Event, ended: RunStatus | None = None, message: bool = True
+) -> str:
     """Write a session whose one run has come as far as these events; return the run's id."""
     key = SessionKey(APP, KEY["user_id"], KEY["session_id"])
     created, invocation_id = session_created(key, 0.0), "e-1"
-    message = Event(invocation_id=invocation_id, author="user", timestamp=0.0, content=Content.user("hi"))
+    said = [Event(invocation_id=invocation_id, author="user", timestamp=0.0, content=Content.user("hi"))]
     written = [created, run_started(invocation_id, 0.0, tree=describe(app.root_agent))]
-    written += [event_record(event) for event in (message, *events)]
+    written += [event_record(event) for event in (*(said if message else ()), *events)]
     if ended is not None:
         written.append(run_ended(invocation_id, Verdict(ended), 0.0))
     entries = [session_entry(key, 0.0, created.data["id"]), open_run(key, invocation_id)]
