@@ -18,6 +18,7 @@ from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.runs.async_calls import Later, raised_or
 from intermission.runs.calls import Blocking
 from intermission.runs.environment import Environment
+from intermission.runs.line import Pause
 
 __all__ = [
     "Body",
@@ -218,7 +219,10 @@ def run_steps(environment: Environment, agent: Runnable, context: AgentContext) 
     if answer is None:
         yield Body(agent, bare=False, tail=tail)
     else:
-        yield Emit(context.event("model", content=answer), last=tail)
+        waits = environment.run.plan is not None and bool(environment.run.plan.open)
+        yield Emit(context.event("model", content=answer), last=tail and not waits)
+        if waits:
+            yield Pause()  # the agents that ask have not been asked
     yield from after_run(environment, agent.name, context)
 
 
