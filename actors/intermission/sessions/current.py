@@ -63,6 +63,7 @@ class CurrentRun:
         opened_later: Whether its user event comes after its beginning, for plugins are to see it before.
         indexed: The calls of which the log's index knows, or will, that they wait.
         continuation: Where it goes on, if its message answers a call in an app without checkpoints.
+        fresh: Whether the session was read from the log for it.
         waited_since: Since when another process keeps its beginning from the log; `None` if none does.
     """
 
@@ -82,6 +83,7 @@ class CurrentRun:
     agent_name: str | None = None
     pauses: Pauses | None = None
     continuation: Continuation | None = None
+    fresh: bool = False
     waited_since: float | None = None
     opened_later: bool = False
     indexed: dict[str, PendingCall] = field(default_factory=dict[str, PendingCall])

@@ -116,9 +116,13 @@ class RunOpener(Actor):
                 raise SessionNotFoundError(self._key.app, self._key.user_id, self._key.session_id)
             planned = plan_of(view, app, run.resumption, run.message)
         except IntermissionError as error:
+            if self._read_anew(current):
+                return False
             self._leave_unwritten(current, run.decide(Verdict(RunStatus.FAILED, error=error)))
             return False
         if isinstance(planned, Nothing):
+            if self._read_anew(current):
+                return False
             run.invocation_id = planned.invocation_id
             self._current = None
             result = RunResult.without_records(run.decide(Verdict(planned.status)), planned.invocation_id)
@@ -131,6 +135,18 @@ class RunOpener(Actor):
         was_open = view.unfinished[plan.invocation_id].get("status") in OPEN
         pauses = pauses_in(view).only(lambda call: call.invocation_id == plan.invocation_id)
         current.pause_with(pauses, indexed=was_open)
+        return True
+
+    def _read_anew(self, current: CurrentRun) -> bool:
+        """Read the session again, unless that was done for this run; return whether it is being read.
+
+        Another process may have asked or answered since, and nothing that is stored would tell.
+        """
+        if current.fresh:
+            return False
+        current.phase = Phase.LOADING
+        self._view = None
+        self._load(current)
         return True
 
     def _continue(self, current: CurrentRun, view: SessionView) -> None:
@@ -175,6 +191,7 @@ class RunOpener(Actor):
         if self._current is not current or current.phase is not Phase.LOADING:
             return  # it was read for a run that has been cancelled meanwhile
         self._view = message.view
+        current.fresh = True
         if message.error is not None:
             self._fail(current, exception_of(message.error))
         else:
