@@ -62,6 +62,7 @@ from intermission.errors import (
     NothingToResumeError,
     NotResumableError,
     OverloadedError,
+    RecoveryLimitError,
     RunInterruptedError,
     RunTimeoutError,
     SessionBusyError,
@@ -94,6 +95,7 @@ from intermission.runs.result import CancelSource, RunResult, RunStatus
 from intermission.runs.run import Run
 from intermission.sessions.catalog import SessionEntry, SessionInfo, Sessions
 from intermission.sessions.handle import Session
+from intermission.sessions.resuming_runs import Recovered, RecoveryReport
 from intermission.sessions.run_records import RunRecord
 from intermission.sessions.system import SessionSystem
 from intermission.state import State
@@ -157,6 +159,9 @@ __all__ = [
     "PendingKind",
     "Plugin",
     "PoisonPill",
+    "Recovered",
+    "RecoveryLimitError",
+    "RecoveryReport",
     "ReentrantRunError",
     "Residual",
     "ResidualOutcome",

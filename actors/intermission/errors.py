@@ -15,6 +15,7 @@
     ├── NotResumableError            the app does not keep what is needed to go on with a run
     ├── NothingToResumeError         the session knows no such invocation
     ├── OverloadedError              too many runs wait, or no worker was free in time
+    ├── RecoveryLimitError           a run's process has died in it too often
     ├── RunInterruptedError          the run ended without an outcome of its own
     ├── RunTimeoutError              the run took longer than its timeout
     ├── SessionBusyError             another process or runner has the session
@@ -49,6 +50,7 @@ __all__ = [
     "NotResumableError",
     "NothingToResumeError",
     "OverloadedError",
+    "RecoveryLimitError",
     "RunInterruptedError",
     "RunTimeoutError",
     "SessionBusyError",
@@ -243,6 +245,24 @@ class NothingToResumeError(IntermissionError):
 
 class OverloadedError(IntermissionError):
     """Too many runs wait in one session, or no worker got free in time. What was stored before is kept."""
+
+
+class RecoveryLimitError(IntermissionError):
+    """A run's process has died in it again and again, so it was ended. What was stored before is kept.
+
+    Attributes:
+        invocation_id: The run.
+        attempts: How often it was gone on with.
+    """
+
+    def __init__(self, invocation_id: str, attempts: int) -> None:
+        super().__init__(
+            f"run {invocation_id} was gone on with {attempts} times, and its process died in it each time, "
+            "so it was ended. What was stored before is kept. Look for what kills the process, then "
+            "resume(invocation_id=…) goes on with it."
+        )
+        self.invocation_id = invocation_id
+        self.attempts = attempts
 
 
 class RunTimeoutError(IntermissionError):

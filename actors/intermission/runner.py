@@ -3,19 +3,17 @@
 import asyncio
 import os
 import sys
-import threading
-import time
 import weakref
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from intermission.agents.app import App
 from intermission.config import RunConfig
 from intermission.content import Content
-from intermission.errors import NotResumableError
 from intermission.kernel.clock import Clock, SystemClock
-from intermission.kernel.dispatcher import Dispatcher, blocking_here, seat_here
+from intermission.kernel.dispatcher import Dispatcher
 from intermission.kernel.loops import Startup, ToolLoops
 from intermission.kernel.ref import ActorRef
 from intermission.kernel.scope import ScopeHost
@@ -27,19 +25,20 @@ from intermission.kernel.workers import Workers
 from intermission.keys import SessionKey
 from intermission.messages import PoisonPill, StartRun, Stop
 from intermission.runs.lifecycle import Lifecycle
-from intermission.runs.plan import Answers, Resumption, answers_in, as_answers
-from intermission.runs.plugin_closing import PluginClosing
+from intermission.runs.plan import Resumption, answers_in
 from intermission.runs.result import CancelSource
 from intermission.runs.run import Run
 from intermission.runs.services import Services
+from intermission.runs.waiting import in_thread
 from intermission.sessions.actor import SessionActor
-from intermission.sessions.administration import Administration
+from intermission.sessions.closing import Closing
 from intermission.sessions.directory import Directory
 from intermission.sessions.early import EarlyMessages
 from intermission.sessions.handle import Session
 from intermission.sessions.host import Host
 from intermission.sessions.notices import Notices
 from intermission.sessions.reading import events_after
+from intermission.sessions.resuming_runs import Resuming
 from intermission.sessions.settings import (
     check_config,
     check_count,
@@ -53,10 +52,8 @@ from intermission_storage import EventLog, LmdbEventLog
 
 __all__ = ["Runner"]
 
-_PATIENCE = 1.0  # seconds that hooks and plugins have at least, when runs have taken all of the grace
 
-
-class Runner(Administration):
+class Runner(Resuming):
     """Runs an app's agent on sessions that live in an event log. A context manager.
 
     Leaving the block closes it; a Ctrl-C meanwhile ends the grace, not the close.
@@ -123,8 +120,8 @@ class Runner(Administration):
         check_count("resident_sessions", resident_sessions, 0)
         self._app = app
         self._config = config or RunConfig()
-        self._owns_log = isinstance(log, str | os.PathLike)
         self._log: EventLog = LmdbEventLog(log) if isinstance(log, str | os.PathLike) else log
+        opened = None if self._log is log else self._log
         # What computes in an actor of the program must not hold up the sessions, nor they it.
         dispatcher = Dispatcher(name="intermission-sessions")
         self._actors = ActorSystem(dispatcher=dispatcher)
@@ -145,10 +142,10 @@ class Runner(Administration):
             plugins=app.plugins,
         )
         self._directory = Directory(self._start_session, max_queued=max_queued, resident=resident_sessions)
-        self._plugins = PluginClosing(app.plugins.to_close, self._services)
         self._notices = Notices(app, self._log, self._services, self._directory.tell)
         super().__init__(self._host_of(app, auto_create=auto_create), self._directory)
-        self._closing = threading.RLock()  # a second closer must not close the log under the first
+        made = self._directory, self._viewers, self._notices, self.system, self._services
+        self._closing = Closing(*made, opened)
         self._runs = EarlyMessages(self._directory)
         self._signals: SignalClose | None = None
         if switch_interval is not None:
@@ -199,71 +196,29 @@ class Runner(Administration):
         if answers or invocation_id is not None:
             self._check_resumable()
             resumption = Resumption(invocation_id, answers)
-        return Run(self._lifecycle(key, content, config, state_delta, resumption))
-
-    def resume(
-        self,
-        *,
-        user_id: str,
-        session_id: str,
-        answers: Answers | None = None,
-        invocation_id: str | None = None,
-        config: RunConfig | None = None,
-        state_delta: Mapping[str, Any] | None = None,
-    ) -> Run:
-        """Return a cold run that goes on with an invocation which is paused, or was interrupted.
-
-        The answers tell which one; without them, the invocation id does. One that was cancelled, has failed
-        or has expired is gone on with, too, for that is what its id asks for. Where there is nothing to do,
-        for the answers were given before or the invocation waits for others or is over, the run ends at
-        once, `paused` or `completed`, and stores nothing. What cannot be done is an error of the run's start,
-        and nothing is stored: `UnknownCallError`, `MissingCallIdError`, `InvalidAnswerError`,
-        `AmbiguousResumeError`, `NothingToResumeError`, `AgentTreeChangedError`, `SessionNotFoundError`.
-
-        Args:
-            user_id: The session's user.
-            session_id: The session.
-            answers: `Answer`s, or a mapping of pending ids to plain values; each is used once.
-            invocation_id: The invocation.
-            config: The run's settings; the runner's by default.
-            state_delta: Changes of the session's state that come with the answers; `None` removes a key.
-
-        Raises:
-            NotResumableError: The app is not resumable.
-            TypeError: A key is no `str`, an answer is no `Answer`, or `config` is no `RunConfig`.
-            ValueError: A key is empty, or there are neither answers nor an invocation id.
-            EncodingError: An answer holds other than plain values.
-        """
-        self._check_resumable()
-        check_config(config)
-        check_delta(state_delta)
-        resumption = Resumption(invocation_id, as_answers(answers))
-        if invocation_id is None and not resumption.answers:
-            raise ValueError("give answers, or the invocation_id to go on with")
-        key = SessionKey(self._app.name, user_id, session_id)
-        return Run(self._lifecycle(key, Content("user", ()), config, state_delta, resumption))
-
-    def _check_resumable(self) -> None:
-        if not self._app.resumability_config.is_resumable:
-            raise NotResumableError(self._app.name)
+        return self._cold(key, content, config, state_delta, resumption)
 
     def session(self, *, user_id: str, session_id: str) -> Session:
         """Return a handle on a session, whether it exists or not; its keys are checked as by `run`."""
         key = SessionKey(self._app.name, user_id, session_id)
         return Session(self, key.user_id, key.session_id)
 
-    def close(self, grace: float = 5.0, *, runs: str = "cancel") -> None:
+    def close(self, grace: float = 5.0, *, runs: Literal["cancel", "release"] | None = None) -> None:
         """Take no more runs, and return when every run has ended and its end is stored. Idempotent.
 
         Runs that wait behind another end with `SessionClosedError`. Runs under way get `grace` seconds to
         end by themselves. Of those left, work that cannot be interrupted goes on until it returns, and
-        nothing of it is stored or shown. A log that the runner opened is closed. An actor that calls this
-        while somebody else closes the runner returns at once, for that one may wait for the actor.
+        nothing of it is stored or shown. A log that the runner opened is closed.
+
+        Code of a run may call this: its run, and those that wait for it, get no grace, and the call returns
+        when the others have had theirs. An actor, or code that a close waits for, that calls this while
+        somebody else closes the runner returns at once.
 
         Args:
             grace: Seconds.
             runs: What becomes of those left: with `"cancel"` they end `cancelled`, by `shutdown`; with
-                `"release"` they end `interrupted`, and can be gone on with.
+                `"release"` they end `interrupted`, and can be gone on with. The default is `"release"` if
+                the app is resumable, and `"cancel"` if not.
 
         Hooks of ended runs that are under way are waited for within the grace, and so are the plugins, which
         are closed then; both have a second at least.
@@ -272,54 +227,39 @@ class Runner(Administration):
             ValueError: `grace` is no number of seconds, or `runs` is neither.
             Exception: What a plugin's `close` raised, or an `ExceptionGroup` of several, when all is closed.
         """
-        if not grace >= 0:
-            raise ValueError(f"grace is {grace}: give seconds, at least 0")
-        if runs not in {"cancel", "release"}:
-            raise ValueError(f"runs is {runs!r}: give 'cancel' or 'release'")
-        if not self._closing.acquire(blocking=seat_here() is None):
+        release = self._releases(grace, runs)
+        errors = self._closing.close(grace, release=release)
+        if errors is None:
             return
-        try:
-            with blocking_here():
-                errors = self._close(min(grace, threading.TIMEOUT_MAX), release=runs == "release")
-        finally:
-            self._closing.release()
         signals, self._signals = self._signals, None
         if signals is not None:
             signals.finish()
         if errors:
             raise errors[0] if len(errors) == 1 else ExceptionGroup("plugins could not be closed", errors)
 
-    def _close(self, grace: float, *, release: bool) -> list[Exception]:
-        self._viewers.close()
-        deadline = time.monotonic() + grace
-        self._directory.close(grace, release=release)
-        self._notices.close(max(deadline - time.monotonic(), _PATIENCE))
-        errors = self._plugins.close(max(deadline - time.monotonic(), _PATIENCE))
-        self._actors.close()
-        self.system.close()
-        self._services.loops.close()
-        self._services.workers.close()
-        self._services.timer.close()
-        if self._owns_log:
-            self._log.close()
-        return errors
+    async def aclose(self, grace: float = 5.0, *, runs: Literal["cancel", "release"] | None = None) -> None:
+        """As `close`, without blocking the event loop. If its task is cancelled, the close goes on."""
+        # On a thread of its own: the workers end with the runner, and those of the loop may all be taken.
+        await in_thread(partial(self.close, grace, runs=runs), name="intermission-close")
 
-    async def aclose(self, grace: float = 5.0, *, runs: str = "cancel") -> None:
-        """As `close`, without blocking the event loop."""
-        # On a thread of its own, for the workers end with the runner.
-        await asyncio.to_thread(self.close, grace, runs=runs)
-
-    def close_on_signals(self) -> None:
+    def close_on_signals(
+        self, grace: float = 5.0, *, runs: Literal["cancel", "release"] | None = None
+    ) -> None:
         """Close this runner at SIGINT and SIGTERM; without this call, signals are the program's own affair.
 
         The first signal has a helper thread close the runner, while the program goes on; when that is done,
         the signal takes the course that it had before. A second signal ends the process at once.
 
+        Args:
+            grace: As for `close`.
+            runs: As for `close`.
+
         Raises:
-            ValueError: This is not the main thread.
+            ValueError: This is not the main thread, or what `close` raises.
         """
+        self._releases(grace, runs)
         if self._signals is None:
-            self._signals = SignalClose(self.close)
+            self._signals = SignalClose(partial(self.close, grace, runs=runs))
 
     async def __aenter__(self) -> Self:
         """Have async tools run on the running loop, unless the runner was given another."""
@@ -329,7 +269,13 @@ class Runner(Administration):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.aclose()
+        closing = asyncio.ensure_future(self.aclose())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:  # it ends the grace, and nobody else would close; another one leaves
+            self._closing.hasten()
+            await asyncio.wait([closing])
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -340,8 +286,17 @@ class Runner(Administration):
         try:
             self.close()
         except KeyboardInterrupt:  # a Ctrl-C during the grace ends the grace, and nobody else would close
+            self._closing.hasten()
             self.close(0)
             raise
+
+    def _releases(self, grace: float, runs: str | None) -> bool:
+        """Return whether a close releases the runs that are left."""
+        if not grace >= 0:
+            raise ValueError(f"grace is {grace}: give seconds, at least 0")
+        if runs not in {None, "cancel", "release"}:
+            raise ValueError(f"runs is {runs!r}: give 'cancel' or 'release'")
+        return runs == "release" or (runs is None and self._app.resumability_config.is_resumable)
 
     def _host_of(self, app: App, *, auto_create: bool) -> Host:
         shared, topics = SharedState(self._log), self.system.topics
@@ -349,14 +304,14 @@ class Runner(Administration):
             app, self._log, self._services, self._directory, topics, shared, self._notices, auto_create
         )
 
-    def _lifecycle(
+    def _cold(
         self,
         key: SessionKey,
         content: Content,
         config: RunConfig | None,
         state_delta: Mapping[str, Any] | None,
         resumption: Resumption | None,
-    ) -> Lifecycle:
+    ) -> Run:
         log, stream = self._log, key.stream
 
         def read_back(after: int, limit: int) -> Any:
@@ -374,7 +329,7 @@ class Runner(Administration):
             resumption=resumption,
         )
         seen = weakref.ref(lifecycle)
-        return lifecycle
+        return Run(lifecycle)
 
     def _start_run(self, user_id: str, session_id: str, message: StartRun) -> Run:
         run = self.run(user_id=user_id, session_id=session_id, message=message.message, config=message.config)

@@ -11,6 +11,7 @@ SCRIPT = "tests/benchmarks/log.py"
 RUNTIME = "tests/benchmarks/runtime.py"
 STARTUP = "tests/benchmarks/startup.py"
 BLOCKING = "tests/benchmarks/blocking.py"
+CANCEL = "tests/benchmarks/cancel.py"
 
 
 @pytest.mark.slow
@@ -74,3 +75,16 @@ def test_the_benchmark_of_waits_shows_each_of_them_and_what_they_cost() -> None:
     table = [row for row in rows if row]
     assert [row[0] for row in table[2 : 2 + len(WAITS)]] == [wait.name for wait in WAITS]
     assert table[-1][0] == "check() of a scope"
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_cancels_shows_a_row_for_each_phase_and_what_a_storm_leaves() -> None:
+    finished = run(sys.executable, CANCEL, "--quick")
+    finished.check()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in finished.output.splitlines()]
+    table = [row for row in rows if row]
+    phases = ["headers", "first token", "stalled", "streaming", "no length", "refusal", "sending"]
+    both = [*("connecting", *phases), *("connecting", "handshake", *phases, "proxy")]
+    assert [row[0] for row in table[2 : 2 + len(both)]] == both
+    assert table[-1][0] == "20"
+    assert table[-1][-2:] == ["0", "0"]  # descriptors and threads

@@ -14,6 +14,7 @@ from intermission.content import Content
 from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.models import ChatCompletions, ModelRequest
 from intermission.testing import Gate, ModelServer, Pings, error, silent, stream, unaccepted, wire
+from sockets import unsent
 from waits import connects
 
 STREAMED = ModelRequest(contents=(Content.user("hello"),), streaming=True)
@@ -126,13 +127,6 @@ def sending(server: ModelServer) -> Phase:
             assert asked.is_alive()
 
     return Phase(LARGE, reached)
-
-
-def unsent(port: int) -> int:
-    """Return how many bytes wait to be sent to a port of this machine, for want of a reader."""
-    fields = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
-    queues = (queue for _, _, peer, _, queue, *_ in fields if int(peer.partition(":")[2], 16) == port)
-    return sum(int(queue.partition(":")[0], 16) for queue in queues)
 
 
 PHASES = {

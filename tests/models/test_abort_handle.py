@@ -3,22 +3,26 @@
 import gc
 import os
 import socket
+import sys
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+import requests
 
 from asking import Asked
 from certificates import ca_bundle, server_context
 from intermission.content import Content
+from intermission.errors import ModelError
 from intermission.kernel.scope import Cancelled, CancelScope, ScopeHost
 from intermission.kernel.timer import Timer
 from intermission.kernel.workers import Workers
-from intermission.models import ChatCompletions, ModelRequest
+from intermission.models import ChatCompletions, ModelRequest, abort
 from intermission.models.abort import AbortHandle
 from intermission.models.limits import CallLimits, Limits
-from intermission.testing import Gate, ManualClock, ModelServer, stream, unaccepted
+from intermission.testing import Gate, ManualClock, ModelServer, silent, stream, unaccepted
 
 STREAMED = ModelRequest(contents=(Content.user("hello"),), streaming=True)
 WHOLE = ModelRequest(contents=(Content.user("hello"),))
@@ -48,6 +52,45 @@ def test_an_abort_ends_both_directions_of_the_socket(
         scope.cancel()
         assert (ours.recv(1), peer.recv(1)) == (b"", b"")
         assert aborted.stopped
+
+
+def test_a_python_without_the_c_library_ends_them_too(
+    pair: tuple[socket.socket, socket.socket], scope: CancelScope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(abort, "_shutdown", abort._shutdown_of(None))  # pyright: ignore[reportPrivateUsage]  # as it is there
+    test_an_abort_ends_both_directions_of_the_socket(pair, scope)
+
+
+def test_who_cancels_many_calls_does_not_give_pythons_lock_to_those_that_it_wakes() -> None:
+    woken, waiting = list[int](), Gate()
+    waiting.open()
+    with ExitStack() as stack:
+        scopes = [stack.enter_context(closing(CancelScope.child_of(None))) for _ in range(20)]
+
+        def reads(number: int) -> None:
+            ours, peer = socket.socketpair()
+            with ours, peer, scopes[number], handle() as aborted:
+                aborted.attach(ours)
+                waiting.wait()
+                ours.recv(1)
+                woken.append(number)
+
+        threads = [threading.Thread(target=reads, args=[number]) for number in range(len(scopes))]
+        for thread in threads:
+            thread.start()
+        waiting.arrived(len(scopes))
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(60)  # seconds; whoever has the lock keeps it until he gives it away
+        try:
+            for scope in scopes:
+                scope.cancel()
+            meanwhile = len(woken)
+        finally:
+            sys.setswitchinterval(interval)
+        for thread in threads:
+            thread.join(30)
+    assert meanwhile == 0
+    assert sorted(woken) == list(range(len(scopes)))
 
 
 def test_a_socket_that_comes_after_the_abort_is_shut_at_once(
@@ -197,3 +240,29 @@ def test_a_cancel_at_the_end_of_an_answer_does_not_reach_whoever_has_its_connect
             assert others[0].ended() is None
             assert others[0].text == "two three"
             assert server.connections == 1
+
+
+def requests_left() -> int:
+    return sum(type(each) is requests.PreparedRequest for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("how", ["cancelled", "closed"])
+def test_a_call_that_ended_before_its_answer_leaves_its_request_to_no_garbage_collection(
+    scope: CancelScope, how: str
+) -> None:
+    gc.collect()
+    before = requests_left()
+    gc.disable()
+    try:
+        with ModelServer(silent("answer")) as server:
+            asked = Asked(ChatCompletions("small", base_url=server.url, max_retries=0), STREAMED)
+            server.wait_held()
+            if how == "cancelled":
+                scope.cancel("enough")
+            else:
+                server.hang_up()
+            assert isinstance(asked.ended(), Cancelled if how == "cancelled" else ModelError)
+        asked.outcome = None
+        assert requests_left() == before
+    finally:
+        gc.enable()

@@ -5,6 +5,7 @@ half an answer if that does not ask again; ours never does once something was sh
 """
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -14,10 +15,13 @@ from intermission.errors import ModelError, ModelErrorKind
 from intermission.kernel.clock import SystemClock
 from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.models import ChatCompletions, ModelRequest, ToolDeclaration
+from intermission.models.abort import AbortHandle
+from intermission.testing import Gate
 from llmock_server import LlmockServer, llmock_server
 
 STREAMED = ModelRequest(contents=(Content.user("Tell me of the sea."),), streaming=True)
 WHOLE = ModelRequest(contents=(Content.user("Tell me of the sea."),))
+HELD = 20.0  # seconds; the service would hold a call so long
 LONG = "so much to say about the sea, and so many words to say it with, wave after wave after wave"
 
 
@@ -152,14 +156,70 @@ def test_a_first_token_that_takes_its_time_is_waited_for_and_one_that_takes_too_
     assert failed.limit == "first_token_timeout"
 
 
-def test_the_service_sees_that_a_cancelled_call_was_aborted(llmock: LlmockServer, scope: CancelScope) -> None:
-    llmock.script(type="reply", text=LONG)
-    llmock.script(type="stream_fault", kind="stall", after_chunks=4)
+class Phase(NamedTuple):
+    """What the service is to do, after how many pieces of text the call is cancelled, at none as soon as its
+    request is sent, and how many pieces the service may have sent by then."""
+
+    behaviors: tuple[dict[str, Any], ...]
+    shown: int
+    sent: range
+
+
+WORDS = {"type": "reply", "text": LONG * 100}
+STALL = {"type": "stream_fault", "kind": "stall", "after_chunks": 4, "stall_seconds": HELD}
+# All in which it sees a client go. While it holds an answer in one piece back it does not look.
+PHASES = {
+    "headers": Phase(({"type": "delay", "seconds": 1.0},), 0, range(1)),
+    "first token": Phase(({"type": "slow_first_token", "seconds": HELD},), 0, range(1)),
+    "stalled": Phase((WORDS, STALL), 3, range(4, 5)),  # the first piece holds no text
+    "streaming": Phase((WORDS,), 1, range(2, 1000)),
+}
+
+
+@pytest.mark.scenario("A7", "A9")
+@pytest.mark.parametrize("name", PHASES)
+def test_the_service_sees_in_each_phase_that_a_cancelled_call_was_aborted(
+    llmock: LlmockServer, scope: CancelScope, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    phase, sent, has_sent = PHASES[name], Gate(), AbortHandle.sent
+    sent.open()
+
+    def told(handle: AbortHandle) -> None:
+        has_sent(handle)
+        sent.wait()
+
+    monkeypatch.setattr(AbortHandle, "sent", told)
+    for behavior in phase.behaviors:
+        llmock.script(**behavior)
     asked = Asked(model(llmock), STREAMED)
-    asked.first()
+    sent.arrived()
+    asked.has(phase.shown)
     scope.cancel("enough")
 
     assert isinstance(asked.ended(), Cancelled)
     (record,) = llmock.requests
     assert not record["completed"]
-    assert record["stall_waited"] is None or record["stall_waited"] < 20
+    assert record["chunks_sent"] in phase.sent
+    assert record["duration"] < HELD
+
+
+@pytest.mark.scenario("A22")
+def test_the_service_is_not_asked_again_when_a_call_is_cancelled_in_the_wait_that_it_asked_for(
+    llmock: LlmockServer, scope: CancelScope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeping, sleep = Gate(), CancelScope.sleep
+    sleeping.open()
+
+    def told(scope: CancelScope, seconds: float) -> None:
+        sleeping.wait()
+        sleep(scope, seconds)
+
+    monkeypatch.setattr(CancelScope, "sleep", told)
+    llmock.script(type="fail", status=429, retry_after=HELD, times=None)
+    asked = Asked(model(llmock, max_retries=5), STREAMED)
+    sleeping.arrived()
+    scope.cancel("enough")
+
+    assert isinstance(asked.ended(), Cancelled)
+    assert [record["status"] for record in llmock.requests] == [429]
+    assert not {"no_backoff", "retry_storm"} & {*llmock.findings}

@@ -26,7 +26,7 @@ from intermission import (
 from intermission.actions import Actions
 from intermission.agents.confirmations import newly_confirmed, question
 from intermission.kernel.scope import CancelScope
-from intermission.pending import CONFIRMATION
+from intermission.pending import CONFIRMATION, PendingKind
 from intermission.state import State
 from intermission.testing import ScriptedModel, calls
 from intermission_storage import MemoryEventLog
@@ -231,7 +231,8 @@ CALL = FunctionCall("c-1", "look", {})
 
 def asks_about(call: FunctionCall, id: str = "q-1", author: str = "a") -> Event:
     """The event of a question about a call."""
-    (part,) = question([(call, {"hint": "?", "confirmed": False, "payload": None})]).parts
+    asked = {"hint": "?", "confirmed": False, "payload": None}
+    (part,) = question([(call, asked, PendingKind.CONFIRMATION)]).parts
     assert part.function_call is not None
     made = replace(part.function_call, id=id)
     return said(Content("model", (Part(function_call=made),)), author)

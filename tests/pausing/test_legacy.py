@@ -8,6 +8,7 @@ from apps import KEY
 from intermission import (
     BaseAgent,
     Content,
+    FunctionTool,
     LlmAgent,
     LoopAgent,
     ParallelAgent,
@@ -155,6 +156,24 @@ def test_a_turn_goes_on_when_the_last_of_its_calls_is_answered() -> None:
         assert (story.result.status, story.result.pending) == (RunStatus.PAUSED, (first,))
         assert story.say(yes(first)) == ["B says B is done", "C says C is done"]
     assert asked(agent) == 2
+
+
+def test_calls_that_are_approved_one_after_another_are_each_made_once() -> None:
+    made = list[int]()
+
+    def pay(n: int) -> dict[str, int]:
+        """Pay."""
+        made.append(n)
+        return {"paid": n}
+
+    pays = FunctionTool(pay, require_confirmation=True)
+    agent = llm("B", calls(("pay", {"n": 1}), ("pay", {"n": 2})), tools=[pays])
+    with legacy(SequentialAgent("seq", sub_agents=[agent, llm("C")])) as story:
+        story.say()
+        first, second = story.pending
+        assert story.say(yes(first)) == ["B hears pay"]
+        assert story.say(yes(second)) == ["B hears pay", "B says B is done", "C says C is done"]
+    assert made == [1, 2]
 
 
 def test_an_agent_may_pause_again_in_the_run_that_answers_it() -> None:

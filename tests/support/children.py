@@ -26,16 +26,16 @@ PATIENCE = float(scale.rounds(60, 600))  # seconds; a child that says nothing fo
 
 
 class Child:
-    """A script in `tests/storage/children` as a process.
+    """A script as a process.
 
     Args:
-        script: Its name, without `.py`.
+        script: Its path, or the name, without `.py`, of one in `tests/storage/children`.
         arguments: What it finds in `sys.argv`.
         before: A command that is run with the script's command behind it, such as `unshare --mount`.
     """
 
-    def __init__(self, script: str, *arguments: str | Path, before: Sequence[str] = ()) -> None:
-        path = ROOT / "tests/storage/children" / f"{script}.py"
+    def __init__(self, script: str | Path, *arguments: str | Path, before: Sequence[str] = ()) -> None:
+        path = script if isinstance(script, Path) else ROOT / "tests/storage/children" / f"{script}.py"
         env = environment()
         env["PYTHONPATH"] += os.pathsep + str(ROOT / "tests/support")
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with the child

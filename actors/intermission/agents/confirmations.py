@@ -1,29 +1,26 @@
 """Questions whether a call may be made, and their answers, as events hold them. Pure: no I/O, no clock."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from intermission.content import Content, FunctionCall, Part, plain_copy
 from intermission.errors import InvalidAnswerError
 from intermission.events import Event
 from intermission.ids import new_hex
-from intermission.pending import CONFIRMATION, Confirmation, confirmation_in
+from intermission.pending import CONFIRMATION, Confirmation, PendingKind, confirmation_in
 
-__all__ = ["answered_confirmations", "asked_call", "newly_confirmed", "question"]
+__all__ = ["Asked", "asked_about", "asked_call", "kind_of", "newly_confirmed", "question"]
 
 
-def question(calls: Iterable[tuple[FunctionCall, Mapping[str, Any]]]) -> Content:
-    """Return the message that asks whether calls may be made, each with what its tool has asked."""
-    parts = [
-        Part(
-            function_call=FunctionCall(
-                f"call-{new_hex()}",
-                CONFIRMATION,
-                {"originalFunctionCall": call.to_dict(), "toolConfirmation": plain_copy(asked)},
-            )
-        )
-        for call, asked in calls
-    ]
+def question(calls: Iterable[tuple[FunctionCall, Mapping[str, Any], PendingKind]]) -> Content:
+    """Return the message that asks whether calls may be made, each with what is asked, and of which kind."""
+    parts: list[Part] = []
+    for call, asked, kind in calls:
+        args = {"originalFunctionCall": call.to_dict(), "toolConfirmation": plain_copy(asked)}
+        if kind is PendingKind.RESUME:
+            args["kind"] = str(kind)
+        parts.append(Part(function_call=FunctionCall(f"call-{new_hex()}", CONFIRMATION, args)))
     return Content("model", tuple(parts))
 
 
@@ -36,10 +33,22 @@ def asked_call(call: FunctionCall) -> FunctionCall | None:
     return FunctionCall.from_dict(original) if original.get("id") and original.get("name") else None
 
 
-def answered_confirmations(
-    events: Sequence[Event], agent: str, calls: Iterable[FunctionCall]
-) -> dict[str, Confirmation | None]:
-    """Return what was said to the questions about an agent's calls, by the calls' ids; `None`: nothing yet.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question about a call, and what was said to it.
+
+    Attributes:
+        kind: What was asked.
+        said: The answer to it; `None` if there is none yet. To the question whether a call is to be made once
+            more it may be the call's response itself.
+    """
+
+    kind: PendingKind
+    said: Confirmation | Mapping[str, Any] | None = None
+
+
+def asked_about(events: Sequence[Event], agent: str, calls: Iterable[FunctionCall]) -> dict[str, Asked]:
+    """Return what was asked about an agent's calls, by the calls' ids.
 
     Of several questions about one call the last counts. A question that the agent has not asked, or that asks
     about a call of another name or with other arguments, counts for nothing, and neither does an answer that
@@ -47,21 +56,31 @@ def answered_confirmations(
     """
     mine = {call.id: call for call in calls}
     asked: dict[str, str] = {}
-    found: dict[str, Confirmation | None] = {}
+    found: dict[str, Asked] = {}
     for event in events:
         for call in event.function_calls if event.author == agent else ():
             original = asked_call(call)
             if original is not None and original == mine.get(original.id):
                 asked[call.id] = original.id
-                found[original.id] = None
+                found[original.id] = Asked(kind_of(call))
         for response in event.function_responses if event.author == "user" else ():
-            about = asked.get(response.id)
-            if about is not None and found.get(about) is None:
-                try:
-                    found[about] = confirmation_in(response.response)
-                except InvalidAnswerError:
-                    continue
+            about = found.get(asked.get(response.id, ""))
+            if about is not None and about.said is None:
+                said = _said(about.kind, response.response)
+                found[asked[response.id]] = Asked(about.kind, said)
     return found
+
+
+def kind_of(question: FunctionCall) -> PendingKind:
+    """Return what a question asks."""
+    return PendingKind.RESUME if question.args.get("kind") == PendingKind.RESUME else PendingKind.CONFIRMATION
+
+
+def _said(kind: PendingKind, response: Mapping[str, Any]) -> Confirmation | Mapping[str, Any] | None:
+    try:
+        return confirmation_in(response)
+    except InvalidAnswerError:
+        return response if kind is PendingKind.RESUME else None
 
 
 def newly_confirmed(events: Sequence[Event], agent: str) -> tuple[FunctionCall, ...]:

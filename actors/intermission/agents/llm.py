@@ -135,7 +135,7 @@ class LlmAgent(TransferringAgent):
         It also ends when a response ends the turn, or has handed over to an agent that ends it. Where it had
         begun before, it goes on where it was.
         """
-        if context.resumable and context.agent_name != self.name:
+        if context.pauses and context.agent_name != self.name:
             yield RunAgent(self, part=True)  # somebody yields from this one, which has its own checkpoints
             return
         place = self.place_in(context)

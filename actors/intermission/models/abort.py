@@ -13,8 +13,9 @@ import math
 import os
 import socket
 import struct
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from intermission.kernel.cancel_hooks import CancelHandle
 from intermission.kernel.timer import TimerHandle
@@ -26,6 +27,26 @@ __all__ = ["AbortHandle"]
 # On and 0 seconds: what is not sent yet is thrown away by the close. A peer that does not read would else
 # learn of the end of the connection behind all that it has not read.
 _NO_LINGER = struct.pack("ii", 1, 0)
+
+
+def _shutdown_of(libc: Any) -> Callable[[socket.socket], object]:
+    """Return what shuts a connection down and, with the C library, keeps Python's lock meanwhile.
+
+    `socket.shutdown` gives the lock away, to the thread that it has just woken, and whoever cancels hundreds
+    of calls stands in line for it after each. A shutdown waits for nothing, so nobody gains by that.
+    """
+    if libc is None:
+        return lambda sock: sock.shutdown(socket.SHUT_RDWR)
+    shutdown = libc.shutdown  # what it returns says no more than the error that is suppressed
+    return lambda sock: shutdown(sock.fileno(), socket.SHUT_RDWR)
+
+
+try:
+    import ctypes
+except ImportError:  # not every Python was built with it
+    _shutdown = _shutdown_of(None)
+else:
+    _shutdown = _shutdown_of(ctypes.PyDLL(None))
 
 
 class _Descriptor(Protocol):
@@ -47,7 +68,7 @@ class _Duplicate:
         with suppress(OSError):  # it is not connected yet, or not any more
             if reset:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-            self._socket.shutdown(socket.SHUT_RDWR)
+            _shutdown(self._socket)
 
     def __del__(self) -> None:
         self._socket.close()

@@ -3,6 +3,7 @@
 import ipaddress
 import json
 import os
+import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, cast
@@ -171,6 +172,7 @@ class HttpClient:
                 )
                 handle.waited()
         except (OSError, urllib3_errors.HTTPError) as error:  # every requests error is an OSError
+            _clear_frames(error)
             raise self._ended(url, error, handle) from error
         return response
 
@@ -255,6 +257,18 @@ def _reason(error: Exception) -> str:
     if isinstance(inner, urllib3_errors.NewConnectionError):
         inner = inner.__cause__
     return str(inner or error)
+
+
+def _clear_frames(error: BaseException) -> None:
+    """Let the frames that raised an error go of what they held.
+
+    Some of urllib3's hold the error that holds them. That circle would keep the request, with the whole
+    conversation, until the next garbage collection, and make that one long.
+    """
+    raised: BaseException | None = error
+    while raised is not None:
+        traceback.clear_frames(raised.__traceback__)
+        raised = raised.__context__
 
 
 def _proxies(url: str) -> dict[str, str]:

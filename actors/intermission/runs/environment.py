@@ -123,6 +123,7 @@ class Environment:
             callback_data=self.callback_data,
             root=self._root,
             resumable=self.resumable,
+            pauses=self.pauses,
         )
 
     def inner(self, agent: Runnable, outer: AgentContext) -> AgentContext | None:

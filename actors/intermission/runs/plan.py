@@ -52,10 +52,15 @@ class Resumption:
     Attributes:
         invocation_id: The invocation; `None` if the answers tell.
         answers: Answers to pending calls.
+        max_attempts: With it, the run is one that its process has left, and ends if that has died in it so
+            often.
+        take_over: Whether it is taken from a process that lives, too.
     """
 
     invocation_id: str | None = None
     answers: tuple[Answer, ...] = ()
+    max_attempts: int | None = None
+    take_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,9 @@ class Plan:
         answers: The answers that count.
         open: The calls of the invocation that still wait for one.
         branch: The branch of the calls that are answered.
+        attempt: How often it is gone on with because its process had died.
+        take_over: See `Resumption`.
+        error: Why it ends at once instead.
     """
 
     invocation_id: str
@@ -75,6 +83,9 @@ class Plan:
     answers: tuple[Answer, ...] = ()
     open: tuple[PendingCall, ...] = ()
     branch: str | None = None
+    attempt: int = 0
+    take_over: bool = False
+    error: Exception | None = None
 
     def records(self, time: float) -> list[Record]:
         """The records that calls were answered; the answers are in the user event behind them."""

@@ -78,6 +78,11 @@ class Run:
         return None if result is None else result.status
 
     @property
+    def outcome(self) -> RunResult | None:
+        """What it came to, also if it failed; `None` before the end. It never waits, and raises nothing."""
+        return self._lifecycle.result
+
+    @property
     def cancel_report(self) -> CancelReport | None:
         """How far a cancel has come; `None` if nobody has cancelled the run."""
         return report_of(self._lifecycle)
@@ -110,6 +115,10 @@ class Run:
             return
         self._consumers.detached = True
         self._lifecycle.start()
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener`, on any thread, when it is admitted and when it ends; see `Lifecycle.listen`."""
+        return self._lifecycle.listen(listener)
 
     def raise_refusal(self) -> None:
         """Raise what kept the session from admitting the run, if something did; see `start`."""

@@ -1,56 +1,98 @@
 """What is known of the calls of a turn that was begun before: which are made, which wait, which are left."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 from intermission.agents.base import AgentContext
-from intermission.agents.confirmations import answered_confirmations
+from intermission.agents.confirmations import Asked, asked_about
 from intermission.agents.contents import outcome_response
 from intermission.content import FunctionCall, FunctionResponse
-from intermission.pending import Confirmation
+from intermission.pending import Confirmation, PendingKind
+from intermission.tools.base import LookUp, OnResume, Tool, on_resume
 
 __all__ = ["FRESH", "Standing", "standing_of"]
 
 
-class Standing(NamedTuple):
-    """How the calls of a turn stand, each by its place in it. Who is in none of these is to be made.
+@dataclass(slots=True)
+class Standing:
+    """How the calls of a turn stand, each by its place in it. Who is in none of the first four is to be made.
 
     Attributes:
         answered: Those with a response in an event.
-        made: The responses of those that were made, and whose response no event holds yet.
+        made: The responses of those that were made, or are not made again, and that no event holds yet.
         waiting: Those that wait for an answer from outside.
+        ask: Those about which a person is to be asked whether to make them again.
         confirmed: What was said to those that asked for leave.
+        look_up: How to find out what became of those that were begun.
     """
 
-    answered: frozenset[int]
-    made: Mapping[int, FunctionResponse]
-    waiting: frozenset[int]
-    confirmed: Mapping[int, Confirmation]
+    answered: set[int] = field(default_factory=set[int])
+    made: dict[int, FunctionResponse] = field(default_factory=dict[int, FunctionResponse])
+    waiting: set[int] = field(default_factory=set[int])
+    ask: set[int] = field(default_factory=set[int])
+    confirmed: dict[int, Confirmation] = field(default_factory=dict[int, Confirmation])
+    look_up: dict[int, LookUp] = field(default_factory=dict[int, LookUp])
+
+    @property
+    def known(self) -> set[int]:
+        """Those that are not to be made."""
+        return self.answered | self.made.keys() | self.waiting | self.ask
 
 
-FRESH = Standing(frozenset(), {}, frozenset(), {})
-"""All are to be made."""
+FRESH = Standing()
+"""All are to be made. It is never changed."""
 
 
-def standing_of(calls: Sequence[FunctionCall], agent: str, context: AgentContext) -> Standing:
+def standing_of(
+    calls: Sequence[FunctionCall], agent: str, context: AgentContext, tools: Mapping[str, Tool]
+) -> Standing:
     """Return how an agent's calls stand, as the events and the journal tell."""
+    standing = Standing()
     responded = {response.id for event in context.events for response in event.function_responses}
-    confirmations = answered_confirmations(context.events, agent, calls)
-    outcomes: Mapping[str, Any] = context.outcomes or {}
-    answered: set[int] = set()
-    waiting: set[int] = set()
-    made: dict[int, FunctionResponse] = {}
-    confirmed: dict[int, Confirmation] = {}
+    asked = asked_about(context.events, agent, calls)
     for index, call in enumerate(calls):
-        outcome = outcomes.get(call.id)
-        confirmation = confirmations.get(call.id)
+        about = asked.get(call.id)
+        confirmed = about is not None and isinstance(about.said, Confirmation)
         # Where runs do not pause, a call that asked was answered, too: that it waits.
-        if call.id in responded and (confirmation is None or context.resumable):
-            answered.add(index)
-        elif confirmation is not None:
-            confirmed[index] = confirmation
-        elif outcome == "pending" or (call.id in confirmations and confirmation is None):
-            waiting.add(index)
-        elif outcome is not None and outcome not in {"unknown", "not_started", "asked"}:
-            made[index] = FunctionResponse(call.id, call.name, outcome_response(outcome))
-    return Standing(frozenset(answered), made, frozenset(waiting), confirmed)
+        if call.id in responded and (context.pauses or not confirmed):
+            standing.answered.add(index)
+        elif about is not None and (about.said is not None or about.kind is PendingKind.CONFIRMATION):
+            _asked(standing, index, call, about)
+        elif about is not None:
+            standing.waiting.add(index)
+        else:
+            _journal(standing, index, call, (context.outcomes or {}).get(call.id), tools.get(call.name))
+    return standing
+
+
+def _asked(standing: Standing, index: int, call: FunctionCall, about: Asked) -> None:
+    said = about.said
+    if said is None:
+        standing.waiting.add(index)
+    elif not isinstance(said, Confirmation):
+        standing.made[index] = FunctionResponse(call.id, call.name, said)
+    elif said.confirmed or about.kind is PendingKind.CONFIRMATION:
+        standing.confirmed[index] = said
+    else:
+        standing.made[index] = _unknown(call)
+
+
+def _journal(standing: Standing, index: int, call: FunctionCall, outcome: Any, tool: Tool | None) -> None:
+    """Say how a call stands about which nobody was asked."""
+    if outcome == "pending":
+        standing.waiting.add(index)
+    elif outcome == "unknown":
+        policy = on_resume(tool)
+        if callable(policy):
+            standing.look_up[index] = policy
+        elif policy == OnResume.ASK:
+            standing.ask.add(index)
+        elif policy == OnResume.FAIL:
+            standing.made[index] = _unknown(call)
+    elif outcome is not None and outcome not in ("not_started", "asked"):  # may be a dict
+        standing.made[index] = FunctionResponse(call.id, call.name, outcome_response(outcome))
+
+
+def _unknown(call: FunctionCall) -> FunctionResponse:
+    return FunctionResponse(call.id, call.name, outcome_response("unknown"))

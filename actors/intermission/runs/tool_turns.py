@@ -13,6 +13,7 @@ from intermission.content import Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import ToolFailedError
 from intermission.events import Event, EventActions
 from intermission.kernel.scope import CancelScope
+from intermission.pending import Confirmation, PendingKind
 from intermission.runs.async_calls import LATER, Later
 from intermission.runs.calls import Blocking, CallGivenUpError, Outcome
 from intermission.runs.line import Line, Pause, Store
@@ -23,6 +24,7 @@ from intermission.runs.tool_hooks import ToolHooks, tool_hooks
 from intermission.state import State, StateChange
 from intermission.tools.base import is_async, is_long_running, time_limit
 from intermission.tools.function import confirmation_needed
+from intermission.tools.results import storable
 
 __all__ = ["NOT_RUN", "tool_turn"]
 
@@ -54,7 +56,7 @@ class _Turn:
     effect: CallTools
     hooks: ToolHooks | None
     author: str
-    standing: Standing = FRESH
+    standing: Standing = field(default_factory=lambda: FRESH)
     asked: dict[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
     waiting: set[int] = field(default_factory=set[int])
     responses: dict[int, FunctionResponse] = field(default_factory=dict[int, FunctionResponse])
@@ -71,8 +73,12 @@ class _Turn:
         state = State(lambda: below)  # not of the turn, which keeps this state: a circle would be left behind
 
         confirmation = self.standing.confirmed.get(index)
+        look_up = self.standing.look_up.get(index)
 
         def function(scope: CancelScope) -> _Made:
+            found = None if look_up is None else look_up(call)
+            if found is not None:
+                return FunctionResponse(call.id, call.name, storable(found)), StateChange({}, ()), Actions()
             return call_tool(environment, call, tools, hooks, scope, state, confirmation)
 
         limit = time_limit(tools.get(call.name), environment.run.config.tool_timeout)
@@ -135,11 +141,22 @@ class _Turn:
     @property
     def open(self) -> tuple[int, ...]:
         """The calls that are to be made, by their places."""
-        standing = self.standing
-        if standing is FRESH:
-            return tuple(range(len(self.effect.calls)))
-        known = standing.answered | standing.waiting | standing.made.keys()
+        known = self.standing.known
         return tuple(index for index in range(len(self.effect.calls)) if index not in known)
+
+    def take(self, standing: Standing) -> None:
+        """Take over how the calls stand that were begun before."""
+        self.standing = standing
+        self.responses |= standing.made
+        self.waiting |= standing.waiting
+        owed, environment = self.strand.owed, self.strand.environment
+        outcomes = self.context.outcomes or {}
+        for index, call in enumerate(self.effect.calls):
+            if index in standing.ask:
+                hint = f"Is this call of the tool {call.name} to be made again? What came of it is not known."
+                self.asked[index] = Confirmation(False, hint=hint).to_dict()
+            elif index in standing.made and outcomes.get(call.id) == "unknown":
+                owed.append(environment.call_finished(call, "unknown"))
 
     @property
     def pauses(self) -> bool:
@@ -149,7 +166,11 @@ class _Turn:
     def question(self) -> Event:
         """The event that asks whether calls may be made."""
         calls = self.effect.calls
-        content = question((calls[index], self.asked[index]) for index in sorted(self.asked))
+        resume, confirm = PendingKind.RESUME, PendingKind.CONFIRMATION
+        content = question(
+            (calls[index], self.asked[index], resume if index in self.standing.ask else confirm)
+            for index in sorted(self.asked)
+        )
         ids = tuple(call.id for call in content.function_calls)
         requested = {calls[index].id: asked for index, asked in self.asked.items()}
         actions = EventActions(requested_tool_confirmations=requested)
@@ -187,9 +208,7 @@ def tool_turn(
     author = agent if effect.agent is None else effect.agent.name
     turn = _Turn(strand, context, effect, tool_hooks(environment.plugins, effect.agent), author)
     if effect.again:
-        turn.standing = standing = standing_of(effect.calls, author, context)
-        turn.responses |= standing.made
-        turn.waiting |= standing.waiting
+        turn.take(standing_of(effect.calls, author, context, effect.tools))
     calls = turn.open
     mode = environment.run.config.tool_execution
     if turn.over:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from intermission.agents.confirmations import asked_call
+from intermission.agents.confirmations import asked_call, kind_of
 from intermission.content import FunctionCall
 from intermission.events import Event
 from intermission.pending import PendingCall, PendingKind
@@ -98,7 +98,7 @@ def _confirmation(event: Event, call: FunctionCall, original: FunctionCall, plac
         function_call_id=original.id,
         tool=original.name,
         arguments=original.args,
-        kind=PendingKind.CONFIRMATION,
+        kind=kind_of(call),
         hint=asked.get("hint") or "",
         payload=asked.get("payload"),
         invocation_id=event.invocation_id,

@@ -59,7 +59,12 @@ def session_created(key: SessionKey, time: float, state: Mapping[str, Any] | Non
 
 
 def run_started(
-    invocation_id: str, time: float, *, agent: str | None = None, tree: Mapping[str, Any] | None = None
+    invocation_id: str,
+    time: float,
+    *,
+    agent: str | None = None,
+    tree: Mapping[str, Any] | None = None,
+    attempt: int = 0,
 ) -> Record:
     """A run begins, or is gone on with; it stands in one commit with its user event.
 
@@ -68,12 +73,15 @@ def run_started(
         time: When.
         agent: The agent that it begins with, if that is not the root.
         tree: The app's agents, for whoever goes on with it later.
+        attempt: How often it is gone on with because its process had died.
     """
     data: dict[str, Any] = {"invocationId": invocation_id, "timestamp": time}
     if agent is not None:
         data["agent"] = agent
     if tree is not None:
         data["tree"] = tree
+    if attempt:
+        data["attempt"] = attempt
     return Record(Kind.RUN_STARTED, data)
 
 

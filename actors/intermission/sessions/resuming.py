@@ -1,8 +1,8 @@
 """`plan_of`: what a run that is to go on with another one may do. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from intermission.agents.app import App
 from intermission.agents.tree import missing
@@ -13,6 +13,8 @@ from intermission.errors import (
     InvalidAnswerError,
     MissingCallIdError,
     NothingToResumeError,
+    NotResumableError,
+    RecoveryLimitError,
     UnknownCallError,
 )
 from intermission.events import Event
@@ -58,6 +60,11 @@ def plan_of(view: SessionView, app: App, asked: Resumption, message: Content) ->
         NothingToResumeError: The session knows no such invocation.
         AgentTreeChangedError: What it would be gone on with is not in the app any more.
     """
+    if asked.max_attempts is not None:
+        left_behind = _plan_to_recover(view, app, asked, asked.max_attempts)
+        if isinstance(left_behind, Plan):
+            return left_behind, message
+        return left_behind
     waiting = pauses_in(view).calls
     used: dict[str, tuple[Answer, PendingCall]] = {}
     invocations: dict[str, None] = {}
@@ -81,9 +88,7 @@ def plan_of(view: SessionView, app: App, asked: Resumption, message: Content) ->
         if ended is not None:
             return Nothing(invocation_id, ended, left if ended is RunStatus.PAUSED else ())
     assert begun is not None
-    changed = missing(begun["tree"], app.root_agent) if "tree" in begun else []
-    if changed:
-        raise AgentTreeChangedError(invocation_id, changed)
+    _check_tree(begun, app)
     calls = [call for _, call in used.values()]
     parts = [_part(answer, call) for answer, call in used.values()]
     answers = tuple(replace(answer, id=call.id) for answer, call in used.values())
@@ -178,3 +183,29 @@ def _invocation_of(view: SessionView, answer: Answer) -> str:
 def _part(answer: Answer, call: PendingCall) -> Part:
     name = CONFIRMATION if call.kind is PendingKind.CONFIRMATION else call.tool
     return Part(function_response=FunctionResponse(call.id, name, dict(answer.response)))
+
+
+def _plan_to_recover(view: SessionView, app: App, asked: Resumption, max_attempts: int) -> Plan | Nothing:
+    """Return how a run is gone on with that its process has left; not, if it has not, or not any more."""
+    invocation_id = asked.invocation_id
+    assert invocation_id is not None
+    begun = view.unfinished.get(invocation_id)
+    if begun is None or begun.get("status") not in {None, RunStatus.INTERRUPTED}:
+        return Nothing(invocation_id, RunStatus.ELSEWHERE, ())
+    if view.newest != invocation_id:
+        return Nothing(invocation_id, RunStatus.ELSEWHERE, ())
+    attempt = begun.get("attempt", 0) + ("status" not in begun)
+    error: Exception | None = None
+    if not app.resumability_config.is_resumable:
+        error = NotResumableError(app.name)
+    elif attempt > max_attempts:
+        error = RecoveryLimitError(invocation_id, max_attempts)
+    else:
+        _check_tree(begun, app)
+    return Plan(invocation_id, begun.get("agent"), attempt=attempt, take_over=asked.take_over, error=error)
+
+
+def _check_tree(begun: Mapping[str, Any], app: App) -> None:
+    changed = missing(begun["tree"], app.root_agent) if "tree" in begun else []
+    if changed:
+        raise AgentTreeChangedError(begun["invocationId"], changed)

@@ -131,6 +131,8 @@ class RunOpener(Actor):
             return False
         plan, message = planned
         run.go_on_with(plan, message)
+        if plan.error is not None:
+            run.decide(Verdict(RunStatus.FAILED, error=plan.error))
         # What was cancelled was taken out of the index, and comes back.
         was_open = view.unfinished[plan.invocation_id].get("status") in OPEN
         pauses = pauses_in(view).only(lambda call: call.invocation_id == plan.invocation_id)
@@ -209,6 +211,11 @@ class RunOpener(Actor):
                 self._load(current)
             return
         if isinstance(outcome, ClaimedError) and run.verdict is None and self._may_wait(current):
+            return
+        recovers = run.resumption is not None and run.resumption.max_attempts is not None
+        if isinstance(outcome, ClaimedError) and recovers:
+            self._view = None
+            self._leave_unwritten(current, run.decide(Verdict(RunStatus.ELSEWHERE)))
             return
         if isinstance(outcome, StorageError):
             error: Exception = outcome

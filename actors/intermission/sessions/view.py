@@ -25,6 +25,7 @@ class SessionView:
             its first record.
         events: Its events, oldest first.
         outcomes: What is known of the calls that began and that no event answers; see `AgentContext`.
+        newest: The run that was begun last.
         unfinished: The last beginnings of the runs that have not completed, with `status` for those that
             have an end, by their ids.
         state: Its state, without what belongs to the app or the user.
@@ -32,13 +33,24 @@ class SessionView:
         updated: When its last record was made.
     """
 
-    __slots__ = ("created", "events", "identity", "outcomes", "position", "state", "unfinished", "updated")
+    __slots__ = (
+        "created",
+        "events",
+        "identity",
+        "newest",
+        "outcomes",
+        "position",
+        "state",
+        "unfinished",
+        "updated",
+    )
 
     def __init__(self) -> None:
         self.position = 0
         self.identity: Any = None
         self.events: list[Event] = []
         self.outcomes: dict[str, CallOutcome] = {}
+        self.newest: str | None = None
         self.unfinished: dict[str, Mapping[str, Any]] = {}
         self.state: dict[str, Any] = {}
         self.created = 0.0
@@ -95,6 +107,7 @@ class SessionView:
                 self.outcomes[data["callId"]] = data["outcome"] if given is None else given
             elif kind == _RUN_STARTED:
                 self.unfinished[data["invocationId"]] = data
+                self.newest = data["invocationId"]
             elif kind == _RUN_ENDED:
                 begun = self.unfinished.pop(data["invocationId"], None)
                 if begun is not None and data["status"] != "completed":

@@ -98,6 +98,7 @@ class SessionWriter:
         self._submit(
             batch,
             claim=True,
+            take_over=run.plan is not None and run.plan.take_over,
             expected=view.position + self.changes,
             put=[*entries, *waiting],
             drop=answered,
@@ -114,7 +115,8 @@ class SessionWriter:
             current.agent_name = None if agent is root else agent.name
         elif plan is not None:
             current.agent_name = plan.agent
-        return run_started(invocation_id, now, agent=current.agent_name, tree=describe(root))
+        attempt = 0 if plan is None else plan.attempt
+        return run_started(invocation_id, now, agent=current.agent_name, tree=describe(root), attempt=attempt)
 
     def _message(self, current: CurrentRun, invocation_id: str, now: float) -> Event | None:
         """Return the user event, if there is one and plugins are not to see the message before."""
@@ -233,6 +235,7 @@ class SessionWriter:
         *,
         expected: int | None = None,
         claim: bool = False,
+        take_over: bool = False,
         release: bool = False,
         put: Sequence[IndexEntry] = (),
         drop: Sequence[IndexEntry] = (),
@@ -260,6 +263,7 @@ class SessionWriter:
             expected=expected,
             token=token,
             claim=claim,
+            take_over=take_over,
             release=release,
             put=put,
             drop=drop,

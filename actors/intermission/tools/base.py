@@ -2,9 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from intermission.actions import Actions
+from intermission.content import FunctionCall
 from intermission.errors import IntermissionError
 from intermission.kernel.scope import CancelScope
 from intermission.models.base import ToolDeclaration
@@ -13,6 +15,8 @@ from intermission.state import State
 from intermission_storage.codec import encode_value
 
 __all__ = [
+    "LookUp",
+    "OnResume",
     "Tool",
     "ToolArgumentError",
     "ToolContext",
@@ -20,6 +24,7 @@ __all__ = [
     "UnknownToolError",
     "is_async",
     "is_long_running",
+    "on_resume",
     "time_limit",
 ]
 
@@ -87,10 +92,11 @@ class ToolContext:
 class Tool(Protocol):
     """A tool. `FunctionTool` makes one of a function.
 
-    Three attributes are optional. One whose `is_async` is true promises that `call` returns an awaitable, and
+    Four attributes are optional. One whose `is_async` is true promises that `call` returns an awaitable, and
     at once: in `ToolExecution.PARALLEL` such calls begin together, before those that may block. `timeout`,
     in seconds, stands for `RunConfig.tool_timeout` in its calls, unless it is `None`. One whose
     `is_long_running` is true may return nothing: its response then comes from outside, as an answer.
+    `on_resume` says what becomes of a call that had begun when its process died, as of `FunctionTool`.
     """
 
     @property
@@ -122,6 +128,27 @@ class Tool(Protocol):
 def is_async(tool: Tool | None) -> bool:
     """Return whether a tool promises that its calls go on without a thread."""
     return getattr(tool, "is_async", False) is True
+
+
+class OnResume(StrEnum):
+    """What becomes of a call that had begun, and of which no end is known, when its run is gone on with."""
+
+    RERUN = "rerun"
+    """It is made again, under the same id."""
+    ASK = "ask"
+    """A person is asked: it becomes a pending call."""
+    FAIL = "fail"
+    """It is not made again; the model is told that its outcome is unknown."""
+
+
+LookUp: TypeAlias = Callable[[FunctionCall], Mapping[str, Any] | None]
+"""Finds out what came of a call: its response, or `None` if it is to be made again."""
+
+
+def on_resume(tool: Tool | None) -> OnResume | LookUp:
+    """Return what becomes of a tool's call of which no end is known."""
+    policy: OnResume | LookUp = getattr(tool, "on_resume", OnResume.RERUN)
+    return policy
 
 
 def is_long_running(tool: Tool | None) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, TypeAlias, cast, overload
 
 from intermission.models.base import ToolDeclaration
-from intermission.tools.base import ToolContext
+from intermission.tools.base import LookUp, OnResume, ToolContext
 from intermission.tools.futures import FutureResult
 from intermission.tools.results import plain
 
@@ -38,11 +38,14 @@ class FunctionTool:
         timeout: Seconds that a call may take, instead of `RunConfig.tool_timeout`.
         require_confirmation: Whether a person has to say yes before a call is made: always, or when a
             function of the arguments, called like the tool, says so.
+        on_resume: What becomes of a call that had begun, and of which no end is known, when its run is gone
+            on with: `"rerun"`, `"ask"`, `"fail"`, or a function of the `FunctionCall` that looks up what came
+            of it, and returns the response, or `None` to make the call again.
 
     Raises:
         TypeError: There is no name, the function is an async generator, or it has a parameter that a model
             cannot give: `*args`, `**kwargs`, a positional-only one, or one whose type has no JSON schema.
-        ValueError: The timeout is not above zero.
+        ValueError: The timeout is not above zero, or `on_resume` is none of the three.
 
     Attributes:
         is_async: Whether the function is an async one.
@@ -56,6 +59,7 @@ class FunctionTool:
         description: str | None = None,
         timeout: float | None = None,
         require_confirmation: RequireConfirmation = False,
+        on_resume: OnResume | str | LookUp = OnResume.RERUN,
     ) -> None:
         # Here: they need pydantic and more, and a program without tools does not wait for that.
         from intermission.tools.arguments import Arguments
@@ -74,6 +78,7 @@ class FunctionTool:
                 f"require_confirmation of tool {self.name!r} must be a bool or a function of the arguments"
             )
         self.require_confirmation = require_confirmation
+        self.on_resume = on_resume if callable(on_resume) else OnResume(on_resume)
         signature = Signature(func, self.name)
         self.is_async = signature.is_async
         self._context_name = signature.context_name
@@ -141,6 +146,7 @@ class LongRunningFunctionTool(FunctionTool):
         description: See `FunctionTool`.
         timeout: See `FunctionTool`.
         require_confirmation: See `FunctionTool`.
+        on_resume: See `FunctionTool`.
 
     Raises:
         TypeError: See `FunctionTool`.
@@ -166,6 +172,7 @@ def tool(
     description: str | None = None,
     timeout: float | None = None,
     require_confirmation: RequireConfirmation = False,
+    on_resume: OnResume | str | LookUp = OnResume.RERUN,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
 
@@ -177,6 +184,7 @@ def tool(
     description: str | None = None,
     timeout: float | None = None,
     require_confirmation: RequireConfirmation = False,
+    on_resume: OnResume | str | LookUp = OnResume.RERUN,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool of the function below: `@tool`, or `@tool(name=…, timeout=…)`, as `FunctionTool` takes it.
 
@@ -190,6 +198,7 @@ def tool(
             description=description,
             timeout=timeout,
             require_confirmation=require_confirmation,
+            on_resume=on_resume,
         )
 
     return decorate if func is None else decorate(func)
