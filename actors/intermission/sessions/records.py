@@ -148,10 +148,10 @@ def open_run(key: SessionKey, invocation_id: str) -> IndexEntry:
     return IndexEntry(OPEN_RUNS, (key.app, key.user_id, key.session_id, invocation_id))
 
 
-def pending_entry(key: SessionKey, call: PendingCall, place: int = 0) -> IndexEntry:
-    """A call's entry in the index of those that wait for an answer, with its place among those of its run."""
+def pending_entry(key: SessionKey, call: PendingCall) -> IndexEntry:
+    """A call's entry in the index of those that wait for an answer."""
     name = (key.app, key.user_id, key.session_id, call.invocation_id, call.id)
-    return IndexEntry(PENDING, name, {**call.to_dict(), "place": place})
+    return IndexEntry(PENDING, name, call.to_dict())
 
 
 def undelivered(key: SessionKey, invocation_id: str, token: int | None, runner: str) -> IndexEntry:
