@@ -144,22 +144,23 @@ class _Turn:
 def compacted(events: Sequence[Event]) -> list[Event]:
     """Return what a model is told of a session: summaries in the place of the events that they stand for.
 
-    A summary stands where its first event stood. One that a later one takes in as a whole is left out. The
-    calls of one message and their responses are told, or summed up, together: they are told if only some of
-    them are older than the cut, or a call among them still waits for an answer.
+    What says nothing is left out. A summary stands where its first event stood; one that a later one takes in
+    as a whole is left out. The calls of one message and their responses are told, or summed up, together:
+    they are told if only some of them are older than the cut, or a call among them still waits for an answer.
     """
     spans = _spans(events)
     zones = _Zones(spans)
     turns = _turns(events, zones)
+    open_turns = {name for name, turn in turns.items() if turn.told}
     told: list[Event] = []
     due = 0
     for event in events:
         while due < len(spans) and (event.seq or 0) >= spans[due].start:
             told.append(_told(spans[due]))
             due += 1
-        if event.actions.compaction is not None and event.content is None:
-            continue
-        if event.seq not in zones or any(name in turns and turns[name].told for name in _calls_in(event)):
+        if event.content is not None and (
+            event.seq not in zones or not open_turns.isdisjoint(_calls_in(event))
+        ):
             told.append(event)
     return told
 
@@ -177,7 +178,7 @@ def _span(event: Event) -> _Span | None:
 def _spans(events: Sequence[Event]) -> list[_Span]:
     """The summaries that count, in the order of what they stand for."""
     spans: list[_Span] = []
-    for event in reversed(events):
+    for event in reversed([one for one in events if one.actions.compaction is not None]):
         span = _span(event)
         if span is not None and not any(one.start <= span.start and span.end <= one.end for one in spans):
             spans.append(span)
@@ -209,8 +210,7 @@ def _turns(events: Sequence[Event], zones: _Zones) -> dict[str, _Turn]:
     turns: dict[str, _Turn] = {}
     asked: dict[str, str] = {}  # questions whether a call may be made, and the calls
     for event in events:
-        content = event.content
-        if content is None or event.partial:
+        if _only_says(event) or event.partial:
             continue
         calls = event.function_calls
         if calls:
@@ -236,8 +236,14 @@ def _turns(events: Sequence[Event], zones: _Zones) -> dict[str, _Turn]:
     return turns
 
 
+def _only_says(event: Event) -> bool:
+    """Return whether an event is text alone, as most are, or nothing."""
+    content = event.content
+    return content is None or (len(content.parts) == 1 and content.parts[0].text is not None)
+
+
 def _calls_in(event: Event) -> list[str]:
-    if event.content is None:
+    if _only_says(event):
         return []
     ids = [call.id for call in event.function_calls]
     return ids + [response.id for response in event.function_responses]
