@@ -10,7 +10,6 @@ from intermission import (
     BaseAgent,
     CallbackContext,
     Content,
-    LlmAgent,
     LoopAgent,
     ParallelAgent,
     Runner,
@@ -19,18 +18,11 @@ from intermission import (
     exit_loop,
 )
 from intermission.agents.effects import Call, Fork, RunAgent, SaveState, Steps
-from intermission.testing import Gate, ScriptedModel, calls
+from intermission.testing import Gate, calls
 from intermission_storage import MemoryEventLog
-from pausing import PATIENCE, WAIT, Story, asking, llm, shown, waiting
+from pausing import PATIENCE, WAIT, Story, asked, asking, llm, shown, waiting
 
 HOW = ["run", "from"]
-
-
-def asked(agent: LlmAgent) -> int:
-    """How often its model was asked."""
-    model = agent.model
-    assert isinstance(model, ScriptedModel)
-    return len(model.requests)
 
 
 class InTurn(BaseAgent):
