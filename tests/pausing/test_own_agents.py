@@ -43,7 +43,7 @@ class InTurn(BaseAgent):
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("pausing", [asking, waiting])
-def test_an_agent_that_keeps_nothing_is_gone_on_with_by_what_those_below_it_have_done(
+def test_an_agent_that_keeps_nothing_is_gone_on_with_by_what_others_have_done(
     how: str, pausing: Any
 ) -> None:
     agents = [llm("a"), pausing("b"), llm("c")]
@@ -141,7 +141,7 @@ def test_what_an_agent_changed_since_it_was_stored_is_not_there_after_a_pause() 
     assert found == [{}, {"n": 1}]
 
 
-def test_an_agent_that_runs_another_one_in_rounds_keeps_the_round_and_each_is_run_once() -> None:
+def test_an_agent_that_runs_another_in_rounds_keeps_the_round() -> None:
     class Rounds(BaseAgent):
         def run(self, context: AgentContext) -> Steps:
             """See `BaseAgent.run`."""

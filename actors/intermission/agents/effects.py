@@ -141,8 +141,8 @@ class RunAgent:
 class Escalate:
     """End the innermost agent around this one that ends by that, such as a loop, and leave all below it.
 
-    An event whose actions say `escalate` does the same, when it is stored. The answer is `None`; where there is
-    such an agent, none comes.
+    An event whose actions say `escalate` does the same, when it is stored. The answer is `None`; it comes if
+    there is no such agent.
     """
 
 
