@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 import pytest
 
-from chat_rules import broken_rules_of
+from desk import assert_legal
 from intermission import (
     AgentContext,
     BaseAgent,
@@ -38,11 +38,11 @@ class Remembering:
 
     def __init__(self, *turns: Turn) -> None:
         self.turns = turns
-        self.broken = list[str]()
+        self.requests = list[ModelRequest]()
 
     def generate(self, request: ModelRequest) -> Iterator[ModelResponse]:
         """See `Model.generate`."""
-        self.broken += broken_rules_of(request)
+        self.requests.append(request)
         said = sum(content.role == "model" for content in request.contents)
         turn = self.turns[min(said, len(self.turns) - 1)]
         if isinstance(turn, str):
@@ -205,4 +205,5 @@ def test_behind_whichever_commit_a_process_dies_the_run_comes_to_the_same_events
         with Story(tree, log.until(count)) as story:
             seen = to_the_end(story, config)
         assert (seen if in_order else sorted(seen)) == (expected if in_order else sorted(expected)), count
-        assert [model.broken for model in models_of(tree) if model.broken] == []
+        for model in models_of(tree):
+            assert_legal(model.requests)

@@ -43,9 +43,7 @@ class InTurn(BaseAgent):
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("pausing", [asking, waiting])
-def test_an_agent_that_keeps_nothing_is_gone_on_with_by_what_others_have_done(
-    how: str, pausing: Any
-) -> None:
+def test_an_agent_that_keeps_nothing_is_gone_on_with_by_what_others_have_done(how: str, pausing: Any) -> None:
     agents = [llm("a"), pausing("b"), llm("c")]
     with Story(InTurn("own", how, *agents)) as story:
         story.say()
