@@ -164,9 +164,8 @@ def _waits(view: SessionView, pauses: Pauses, answer: Answer) -> PendingCall | N
         return None
     begun = view.unfinished.get(call.invocation_id, {"status": RunStatus.COMPLETED})
     if begun.get("status") not in OPEN:
-        goes_on = (
-            "" if begun["status"] == RunStatus.COMPLETED else "; resume(invocation_id=…) goes on with it"
-        )
+        over = begun["status"] in {RunStatus.COMPLETED, RunStatus.STOPPED}
+        goes_on = "" if over else "; resume(invocation_id=…) goes on with it"
         raise UnknownCallError(
             f"call {answer.id!r} waits for no answer any more: its run {call.invocation_id} ended "
             f"{begun['status']}. Nothing was stored{goes_on}."
