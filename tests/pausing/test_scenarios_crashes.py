@@ -1,0 +1,142 @@
+"""What a kill at each commit of a pause leaves behind, and how another process goes on from there."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from apps import KEY
+from intermission import Runner, RunStatus
+from intermission_storage import LmdbEventLog
+from paused_apps import Effects, Elsewhere, app_named, assert_one_of_each, played
+
+
+class Place(NamedTuple):
+    """Where the two processes keep what they share."""
+
+    log: Path
+    effects: Path
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Paths for one test."""
+    return Place(tmp_path / "log.lmdb", tmp_path / "effects")
+
+
+def paused(place: Place, app: str) -> dict[str, dict[str, bool]]:
+    """Let a process pause a run and die; return the approval of all that waits."""
+    with Elsewhere(*place, app) as child:
+        assert child.run()["status"] == "paused"
+        answers = {call.id: {"confirmed": True} for call in child.pending()}
+        child.kill()
+    return answers
+
+
+@pytest.fixture
+def later(place: Place, request: pytest.FixtureRequest) -> Iterator[Runner]:
+    """A runner of the same app after that process."""
+    effects = Effects(place.effects)
+    with (
+        LmdbEventLog(place.log, sync=False) as log,
+        Runner(app_named(request.param, effects), log=log) as runner,
+    ):
+        yield runner
+        assert_one_of_each(log)
+
+
+def recovered(runner: Runner) -> list[str]:
+    """Go on with all that was left, and return how it ended."""
+    runs = runner.recover()
+    for run in runs:
+        played(run)
+    return [str(run.status) for run in runs]
+
+
+def approve(runner: Runner) -> str:
+    """Approve all that waits, and return how the run ended."""
+    run = runner.resume(**KEY, answers=[call.approve() for call in runner.pending(**KEY)])
+    played(run)
+    return str(run.status)
+
+
+# When the question is not stored, the call is asked about again; nobody has been told of the first question.
+PAUSES = [
+    ("sequence", "question", False, ["paused"]),
+    ("sequence", "question", True, []),
+    ("sequence", "end", False, ["paused"]),
+    ("sequence", "end", True, []),
+    ("branches", "question", False, ["paused"]),
+    ("branches", "question", True, ["paused"]),
+    ("branches", "end", False, ["paused"]),
+    ("branches", "end", True, []),
+]
+
+
+@pytest.mark.parametrize(("later", "point", "stored", "left"), PAUSES, indirect=["later"])
+def test_a_process_that_dies_while_its_run_comes_to_pause_leaves_one_question_that_can_be_answered(
+    place: Place, later: Runner, point: str, stored: bool, left: list[str], request: pytest.FixtureRequest
+) -> None:
+    app = request.node.callspec.params["later"]
+    with Elsewhere(*place, app, point, stored=stored) as child:
+        child.tell(["run", "s"])
+        child.died()
+    assert recovered(later) == left
+    (call,) = later.pending(**KEY)
+    assert (call.tool, call.arguments) == ("pay", {"n": 7})
+    assert "pay7" not in Effects(place.effects).all
+    assert approve(later) == "completed"
+    assert Effects(place.effects).all.count("pay7") == 1
+    assert later.recover() == later.pending(**KEY) == []
+
+
+# Whether the answer is still waited for, what recovery ends with, and how often the tool was run in the end.
+ANSWERS = [
+    ("answer", False, True, [], 1),
+    ("answer", True, False, ["completed"], 1),
+    ("start", False, False, ["completed"], 1),
+    ("start", True, False, ["completed"], 1),
+    ("finish", False, False, ["completed"], 2),  # run, and nobody knows: at least once, under the same id
+    ("finish", True, False, ["completed"], 1),
+    ("checkpoint", False, False, ["completed"], 1),
+    ("checkpoint", True, False, ["completed"], 1),
+    ("end", False, False, ["completed"], 1),
+    ("end", True, False, [], 1),
+]
+
+
+@pytest.mark.parametrize("later", ["sequence"], indirect=True)
+@pytest.mark.parametrize(("point", "stored", "waits", "left", "effects"), ANSWERS)
+def test_a_process_that_dies_while_it_goes_on_loses_no_answer_and_uses_none_twice(
+    place: Place, later: Runner, point: str, stored: bool, waits: bool, left: list[str], effects: int
+) -> None:
+    answers = paused(place, "sequence")
+    with Elsewhere(*place, "sequence", point, stored=stored) as child:
+        child.tell(["answer", "s", answers])
+        child.died()
+    assert [call.id for call in later.pending(**KEY)] == (list(answers) if waits else [])
+    assert recovered(later) == left
+    again = later.resume(**KEY, answers=answers)
+    assert bool(played(again)) == waits
+    assert again.status is RunStatus.COMPLETED
+    assert Effects(place.effects).all == ["pay7"] * effects
+    texts = [event.text for event in later.sessions.events(**KEY) if event.text]
+    assert texts == ["go", "payer is done", "last is done"]
+    assert later.recover() == later.pending(**KEY) == []
+
+
+@pytest.mark.parametrize("later", ["branches"], indirect=True)
+@pytest.mark.parametrize("point", ["question", "end"])
+def test_an_answer_goes_on_with_a_run_whose_process_died_before_it_paused(
+    place: Place, later: Runner, point: str
+) -> None:
+    with Elsewhere(*place, "branches", point, stored=point == "question") as child:
+        child.tell(["run", "s"])
+        child.died()
+    assert approve(later) == "completed"
+    done = Effects(place.effects).all
+    assert done.count("pay7") == 1
+    assert "look" in done
+    assert "last is done" in [event.text for event in later.sessions.events(**KEY)]
+    assert later.recover() == later.pending(**KEY) == []
