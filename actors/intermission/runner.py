@@ -3,18 +3,17 @@
 import asyncio
 import os
 import sys
-import threading
-import time
 import weakref
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from intermission.agents.app import App
 from intermission.config import RunConfig
 from intermission.content import Content
 from intermission.kernel.clock import Clock, SystemClock
-from intermission.kernel.dispatcher import Dispatcher, blocking_here, seat_here
+from intermission.kernel.dispatcher import Dispatcher
 from intermission.kernel.loops import Startup, ToolLoops
 from intermission.kernel.ref import ActorRef
 from intermission.kernel.scope import ScopeHost
@@ -27,11 +26,12 @@ from intermission.keys import SessionKey
 from intermission.messages import PoisonPill, StartRun, Stop
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.plan import Resumption, answers_in
-from intermission.runs.plugin_closing import PluginClosing
 from intermission.runs.result import CancelSource
 from intermission.runs.run import Run
 from intermission.runs.services import Services
+from intermission.runs.waiting import in_thread
 from intermission.sessions.actor import SessionActor
+from intermission.sessions.closing import Closing
 from intermission.sessions.directory import Directory
 from intermission.sessions.early import EarlyMessages
 from intermission.sessions.handle import Session
@@ -51,8 +51,6 @@ from intermission.sessions.system import Sessioned, SessionSystem
 from intermission_storage import EventLog, LmdbEventLog
 
 __all__ = ["Runner"]
-
-_PATIENCE = 1.0  # seconds that hooks and plugins have at least, when runs have taken all of the grace
 
 
 class Runner(Resuming):
@@ -122,8 +120,8 @@ class Runner(Resuming):
         check_count("resident_sessions", resident_sessions, 0)
         self._app = app
         self._config = config or RunConfig()
-        self._owns_log = isinstance(log, str | os.PathLike)
         self._log: EventLog = LmdbEventLog(log) if isinstance(log, str | os.PathLike) else log
+        opened = None if self._log is log else self._log
         # What computes in an actor of the program must not hold up the sessions, nor they it.
         dispatcher = Dispatcher(name="intermission-sessions")
         self._actors = ActorSystem(dispatcher=dispatcher)
@@ -144,10 +142,10 @@ class Runner(Resuming):
             plugins=app.plugins,
         )
         self._directory = Directory(self._start_session, max_queued=max_queued, resident=resident_sessions)
-        self._plugins = PluginClosing(app.plugins.to_close, self._services)
         self._notices = Notices(app, self._log, self._services, self._directory.tell)
         super().__init__(self._host_of(app, auto_create=auto_create), self._directory)
-        self._closing = threading.RLock()  # a second closer must not close the log under the first
+        made = self._directory, self._viewers, self._notices, self.system, self._services
+        self._closing = Closing(*made, opened)
         self._runs = EarlyMessages(self._directory)
         self._signals: SignalClose | None = None
         if switch_interval is not None:
@@ -191,6 +189,8 @@ class Runner(Resuming):
             raise TypeError(f"message must be str or Content, not {type(message).__name__}")
         if not content.parts:
             raise ValueError("the message has no parts: there is nothing to run on")
+        if not content.role:
+            content = Content("user", content.parts)  # ADK's clients may leave it out
         answers = answers_in(content) if self._app.resumability_config.is_resumable else ()
         resumption = None
         if answers or invocation_id is not None:
@@ -203,18 +203,22 @@ class Runner(Resuming):
         key = SessionKey(self._app.name, user_id, session_id)
         return Session(self, key.user_id, key.session_id)
 
-    def close(self, grace: float = 5.0, *, runs: str = "cancel") -> None:
+    def close(self, grace: float = 5.0, *, runs: Literal["cancel", "release"] | None = None) -> None:
         """Take no more runs, and return when every run has ended and its end is stored. Idempotent.
 
         Runs that wait behind another end with `SessionClosedError`. Runs under way get `grace` seconds to
         end by themselves. Of those left, work that cannot be interrupted goes on until it returns, and
-        nothing of it is stored or shown. A log that the runner opened is closed. An actor that calls this
-        while somebody else closes the runner returns at once, for that one may wait for the actor.
+        nothing of it is stored or shown. A log that the runner opened is closed.
+
+        Code of a run may call this: its run, and those that wait for it, get no grace, and the call returns
+        when the others have had theirs. An actor, or code that a close waits for, that calls this while
+        somebody else closes the runner returns at once.
 
         Args:
             grace: Seconds.
             runs: What becomes of those left: with `"cancel"` they end `cancelled`, by `shutdown`; with
-                `"release"` they end `interrupted`, and can be gone on with.
+                `"release"` they end `interrupted`, and can be gone on with. The default is `"release"` if
+                the app is resumable, and `"cancel"` if not.
 
         Hooks of ended runs that are under way are waited for within the grace, and so are the plugins, which
         are closed then; both have a second at least.
@@ -223,54 +227,39 @@ class Runner(Resuming):
             ValueError: `grace` is no number of seconds, or `runs` is neither.
             Exception: What a plugin's `close` raised, or an `ExceptionGroup` of several, when all is closed.
         """
-        if not grace >= 0:
-            raise ValueError(f"grace is {grace}: give seconds, at least 0")
-        if runs not in {"cancel", "release"}:
-            raise ValueError(f"runs is {runs!r}: give 'cancel' or 'release'")
-        if not self._closing.acquire(blocking=seat_here() is None):
+        release = self._releases(grace, runs)
+        errors = self._closing.close(grace, release=release)
+        if errors is None:
             return
-        try:
-            with blocking_here():
-                errors = self._close(min(grace, threading.TIMEOUT_MAX), release=runs == "release")
-        finally:
-            self._closing.release()
         signals, self._signals = self._signals, None
         if signals is not None:
             signals.finish()
         if errors:
             raise errors[0] if len(errors) == 1 else ExceptionGroup("plugins could not be closed", errors)
 
-    def _close(self, grace: float, *, release: bool) -> list[Exception]:
-        self._viewers.close()
-        deadline = time.monotonic() + grace
-        self._directory.close(grace, release=release)
-        self._notices.close(max(deadline - time.monotonic(), _PATIENCE))
-        errors = self._plugins.close(max(deadline - time.monotonic(), _PATIENCE))
-        self._actors.close()
-        self.system.close()
-        self._services.loops.close()
-        self._services.workers.close()
-        self._services.timer.close()
-        if self._owns_log:
-            self._log.close()
-        return errors
+    async def aclose(self, grace: float = 5.0, *, runs: Literal["cancel", "release"] | None = None) -> None:
+        """As `close`, without blocking the event loop. If its task is cancelled, the close goes on."""
+        # On a thread of its own: the workers end with the runner, and those of the loop may all be taken.
+        await in_thread(partial(self.close, grace, runs=runs), name="intermission-close")
 
-    async def aclose(self, grace: float = 5.0, *, runs: str = "cancel") -> None:
-        """As `close`, without blocking the event loop."""
-        # On a thread of its own, for the workers end with the runner.
-        await asyncio.to_thread(self.close, grace, runs=runs)
-
-    def close_on_signals(self) -> None:
+    def close_on_signals(
+        self, grace: float = 5.0, *, runs: Literal["cancel", "release"] | None = None
+    ) -> None:
         """Close this runner at SIGINT and SIGTERM; without this call, signals are the program's own affair.
 
         The first signal has a helper thread close the runner, while the program goes on; when that is done,
         the signal takes the course that it had before. A second signal ends the process at once.
 
+        Args:
+            grace: As for `close`.
+            runs: As for `close`.
+
         Raises:
-            ValueError: This is not the main thread.
+            ValueError: This is not the main thread, or what `close` raises.
         """
+        self._releases(grace, runs)
         if self._signals is None:
-            self._signals = SignalClose(self.close)
+            self._signals = SignalClose(partial(self.close, grace, runs=runs))
 
     async def __aenter__(self) -> Self:
         """Have async tools run on the running loop, unless the runner was given another."""
@@ -280,7 +269,13 @@ class Runner(Resuming):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.aclose()
+        closing = asyncio.ensure_future(self.aclose())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:  # it ends the grace, and nobody else would close; another one leaves
+            self._closing.hasten()
+            await asyncio.wait([closing])
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -291,8 +286,17 @@ class Runner(Resuming):
         try:
             self.close()
         except KeyboardInterrupt:  # a Ctrl-C during the grace ends the grace, and nobody else would close
+            self._closing.hasten()
             self.close(0)
             raise
+
+    def _releases(self, grace: float, runs: str | None) -> bool:
+        """Return whether a close releases the runs that are left."""
+        if not grace >= 0:
+            raise ValueError(f"grace is {grace}: give seconds, at least 0")
+        if runs not in {None, "cancel", "release"}:
+            raise ValueError(f"runs is {runs!r}: give 'cancel' or 'release'")
+        return runs == "release" or (runs is None and self._app.resumability_config.is_resumable)
 
     def _host_of(self, app: App, *, auto_create: bool) -> Host:
         shared, topics = SharedState(self._log), self.system.topics

@@ -2,7 +2,8 @@
 
 `threading.Event` and `threading.Condition` do the same under a lock. A signal handler that runs while the
 main thread has that lock, and waits for the thread that wants it next, waits for ever. Here each who waits
-has a lock of its own, for which nobody else ever waits.
+has a lock of its own, for which nobody else ever waits; and the exception of a handler, as of a Ctrl-C,
+leaves nothing half done, while a `Condition` that it interrupts may be left without its lock.
 """
 
 import contextlib
@@ -12,6 +13,8 @@ from collections import deque
 from collections.abc import Callable
 
 __all__ = ["Latch", "Wakeup"]
+
+_HEED = 0.5  # seconds
 
 
 class Latch:
@@ -28,8 +31,20 @@ class Latch:
         self._closed.release()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Return when it has been opened, or after `timeout` seconds."""
-        self._closed.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+        """Return when it has been opened, or after `timeout` seconds.
+
+        In the main thread a signal is heeded within half a second at the latest. Python calls handlers
+        between two steps of that thread: a signal that comes after the last step before a wait, and before
+        the system has begun the wait, does not end it, and a Ctrl-C would be lost until there is something
+        to wake up for. So the main thread looks up now and then.
+        """
+        left = threading.TIMEOUT_MAX if timeout is None else min(timeout, threading.TIMEOUT_MAX)
+        if threading.current_thread() is threading.main_thread():
+            while left > _HEED:
+                if self._closed.acquire(timeout=_HEED):
+                    return
+                left -= _HEED
+        self._closed.acquire(timeout=left)
 
 
 class Wakeup:

@@ -137,9 +137,7 @@ from intermission_storage import MemoryEventLog
 
 gate = Gate()
 runner = Runner(App("app", LlmAgent("agent", ScriptedModel(text(gate, "Hello")))), log=MemoryEventLog())
-close, grace = runner.close, {grace}
-runner.close = lambda: close(grace=grace)
-runner.close_on_signals()
+runner.close_on_signals(grace={grace})
 run = runner.run(user_id="u", session_id="s", message="hi").start()
 gate.arrived()
 print("running", flush=True)

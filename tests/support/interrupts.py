@@ -30,6 +30,7 @@ def at_each_step(
     action: Callable[[], object],
     *,
     module: str = "",
+    within: tuple[str, ...] = (),
     in_threads: bool = False,
 ) -> Iterator[int]:
     """Run what `prepare` returns again and again, with `action` before its first step, its second, and so on.
@@ -38,12 +39,13 @@ def at_each_step(
         prepare: Makes a new piece of work.
         action: What happens once in the midst of it.
         module: Name of the one module of the kernel whose steps count, without `.py`; all, if empty.
+        within: The files whose steps count instead of those of the kernel.
         in_threads: Whether the steps are those of the threads that the work starts, not of this one.
 
     Yields:
         The number of steps before the action, after each run that got so far.
     """
-    where = f"{_KERNEL}/{module}"
+    where = within or (f"{_KERNEL}/{module}",)
     for step in count():
         if not _run(prepare(), action, where, step, in_threads):
             return
@@ -51,7 +53,11 @@ def at_each_step(
 
 
 def _run(
-    work: Callable[[], object], action: Callable[[], object], where: str, step: int, in_threads: bool
+    work: Callable[[], object],
+    action: Callable[[], object],
+    where: tuple[str, ...],
+    step: int,
+    in_threads: bool,
 ) -> bool:
     steps = 0
 

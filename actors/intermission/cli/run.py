@@ -133,7 +133,8 @@ def _turn(runner: Runner, text: str, user: str, session: str, screen: Screen) ->
     live = Live(screen)
     run = runner.run(user_id=user, session_id=session, message=text)
     try:
-        for event in run:
+        # Nobody's run: else a Ctrl-C were the loss of its consumer, too, and the cancel below came late.
+        for event in run.start():
             live.show(event)
     except KeyboardInterrupt:
         live.end_line()

@@ -15,6 +15,7 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any, TypeAlias
 
+from intermission.kernel.loop_executor import LoopExecutor
 from intermission.kernel.loop_task import Done, Home, LoopTask
 from intermission.kernel.timer import Timer, TimerHandle
 
@@ -263,6 +264,7 @@ class ToolLoops:
 
     def _own_home(self) -> Home:
         home = Home(asyncio.new_event_loop())
+        home.loop.set_default_executor(LoopExecutor(self._timer))
         self._started += 1
         name = f"{self._name}-{self._started}"
         home.thread = threading.Thread(target=self._serve, args=(home,), name=name, daemon=True)

@@ -18,7 +18,7 @@ class SignalClose:
     """Closes something at the first signal, on a thread of its own; a second signal ends the process at once.
 
     When the close is done, the signal takes the course that it had before: KeyboardInterrupt in the main
-    thread for SIGINT, the end of the process for SIGTERM.
+    thread for SIGINT, the end of the process for SIGTERM. In a forked child it takes that course at once.
 
     Args:
         close: What is called, once. Its end is told by `finish`, whoever has called it.
@@ -29,6 +29,7 @@ class SignalClose:
 
     def __init__(self, close: Callable[[], object]) -> None:
         self._close = close
+        self._pid = os.getpid()
         # Its put takes no lock that the main thread could hold when the handler comes.
         self._asked: SimpleQueue[int | None] = SimpleQueue()
         self._first: int | None = None
@@ -49,15 +50,19 @@ class SignalClose:
             self._helper.join(5.0)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self._first is None and not self._over:
+        ours = os.getpid() == self._pid
+        if self._first is None and not self._over and ours:
             self._first = number
             self._asked.put(number)
             return
-        over = self._over
+        over = self._over or not ours
         self._restore()
         if not over:
             signal.signal(number, signal.SIG_DFL)  # the second one: nobody waits for the close any more
         os.kill(os.getpid(), number)
+        if os.getpid() == 1 and signal.getsignal(number) == signal.SIG_DFL:
+            # The system does not let its first process, as in a container, die of a signal.
+            os._exit(128 + number)
 
     def _wait(self) -> None:
         number = self._asked.get()

@@ -85,6 +85,18 @@ class WaitsFor:
                 if not waits:
                     del self._waits[wait.waiter]
 
+    def waiters(self, target: Hashable) -> set[Hashable]:
+        """Return who waits for `target`, over others or at once."""
+        found: set[Hashable] = set()
+        with self._lock:
+            todo = [target]
+            for place in todo:
+                for waiter, waits in self._waits.items():
+                    if waiter not in found and any(wait.target == place for wait in waits):
+                        found.add(waiter)
+                        todo.append(waiter)
+        return found
+
     def __len__(self) -> int:
         """Return how many wait."""
         with self._lock:

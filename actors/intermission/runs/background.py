@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from intermission.kernel.loop_task import LoopTask, close_awaitable
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.workers import Budget
+from intermission.runs.closers import awaited_by_close, awaited_here
 from intermission.runs.services import Services
 
 __all__ = ["Background", "Notice"]
@@ -56,12 +57,15 @@ class Background:
     def close(self, timeout: float) -> int:
         """Take no more calls, wait for those under way, then cancel what is left; return how many that are.
 
+        A hook that calls this does not wait for itself.
+
         Args:
             timeout: Seconds to wait.
         """
+        caller = {awaited_here(self._services)}
         with self._changed:
             self._closed = True
-            self._changed.wait_for(lambda: not self._errands, timeout)
+            self._changed.wait_for(lambda: self._errands <= caller, timeout)
             left = tuple(self._errands)
         for errand in left:
             errand.cancel()
@@ -105,11 +109,12 @@ class _Errand:
     def _work(self) -> None:
         covered = self._scope.cover()
         try:
-            while (notice := self._next()) is not None:
-                answer = self._call(notice)
-                if inspect.isawaitable(answer):
-                    self._await(notice, answer)
-                    return
+            with awaited_by_close(self._services, self):
+                while (notice := self._next()) is not None:
+                    answer = self._call(notice)
+                    if inspect.isawaitable(answer):
+                        self._await(notice, answer)
+                        return
         finally:
             CancelScope.uncover(covered)
         self._left(self)

@@ -18,6 +18,7 @@ from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.runs.async_calls import Later, raised_or
 from intermission.runs.calls import Blocking
 from intermission.runs.environment import Environment
+from intermission.runs.line import Pause
 
 __all__ = [
     "Body",
@@ -218,7 +219,10 @@ def run_steps(environment: Environment, agent: Runnable, context: AgentContext) 
     if answer is None:
         yield Body(agent, bare=False, tail=tail)
     else:
-        yield Emit(context.event("model", content=answer), last=tail)
+        waits = environment.run.plan is not None and bool(environment.run.plan.open)
+        yield Emit(context.event("model", content=answer), last=tail and not waits)
+        if waits:
+            yield Pause()  # the agents that ask have not been asked
     yield from after_run(environment, agent.name, context)
 
 
@@ -240,9 +244,10 @@ def _open(environment: Environment, context: AgentContext) -> _Steps:
     if answer is not None:
         message = answer
     plan = run.plan
-    if plan is not None and answer is not None:  # the answers to calls stay what they are
+    if answer is not None and environment.pauses:  # the answers to calls stay what they are
+        answers = [part for part in run.message.parts if part.function_response is not None]
         spoken = [part for part in answer.parts if part.function_response is None]
-        message = Content("user", (*plan.answers_of(run.message), *spoken))
+        message = Content("user", (*answers, *spoken)) if answers else answer
     branch = None if plan is None else plan.branch
     yield Opening(environment.with_changes(context.event("user", content=message, branch=branch), context))
 

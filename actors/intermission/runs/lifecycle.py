@@ -26,6 +26,7 @@ from intermission.runs.states import RunState
 from intermission.runs.stream import Author, Own, ReadBack, Stream
 from intermission.runs.work import Work
 from intermission.state import TEMP
+from intermission_storage.wakeup import Wakeup
 
 __all__ = ["Lifecycle", "Port"]
 
@@ -88,8 +89,8 @@ class Lifecycle:
         self._port = port
         self._lock = threading.RLock()
         # Made by who waits; apart, so that who waits for the end is not woken by the beginning.
-        self._admission: threading.Condition | None = None
-        self._ending: threading.Condition | None = None
+        self._admission: Wakeup | None = None
+        self._ending: Wakeup | None = None
         self._state = RunState.CREATED
         self._verdict: Verdict | None = None
         self._stop: str | None = None
@@ -225,11 +226,10 @@ class Lifecycle:
             Exception: Whatever kept the session from admitting it.
         """
         with self._lock:
-            if not (self._admitted or self._result is not None):
-                self._admission = self._admission or threading.Condition(self._lock)
-                self._admission.wait_for(lambda: self._admitted or self._result is not None, timeout)
-            self.raise_refusal()
-            return self._admitted or self._result is not None
+            admission = self._admission = self._admission or Wakeup()
+        admission.wait_until(lambda: self._admitted or self._result is not None, timeout)
+        self.raise_refusal()
+        return self._admitted or self._result is not None
 
     def raise_refusal(self) -> None:
         """Raise what kept the session from admitting the run, if something did."""
@@ -240,9 +240,9 @@ class Lifecycle:
     def wait_ended(self, timeout: float | None) -> RunResult | None:
         """Return the result when it is there, `None` if it is not within `timeout` seconds."""
         with self._lock:
-            if self._result is None:
-                self._ending = self._ending or threading.Condition(self._lock)
-                self._ending.wait_for(lambda: self._result is not None, timeout)
+            ending = self._ending = self._ending or Wakeup()
+        ending.wait_until(lambda: self._result is not None, timeout)
+        with self._lock:  # whoever has ended it is behind the end of its streams
             return self._result
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
@@ -302,7 +302,7 @@ class Lifecycle:
         with self._lock:
             self._admitted = True
             if self._admission is not None:
-                self._admission.notify_all()
+                self._admission.wake()
         self._tell_listeners()
 
     def go_on_with(self, plan: Plan, message: Content) -> None:
@@ -367,7 +367,7 @@ class Lifecycle:
             self._streams = ()
             for waited_for in (self._admission, self._ending):
                 if waited_for is not None:
-                    waited_for.notify_all()
+                    waited_for.wake()
         self.through = None
         if self._deadline is not None:
             self._deadline.cancel()

@@ -10,6 +10,7 @@ from intermission.agents.plugins import AnyPlugin
 from intermission.kernel.actor import ActorCrashError
 from intermission.kernel.loop_task import close_awaitable
 from intermission.kernel.workers import Budget
+from intermission.runs.closers import awaited_by_close
 from intermission.runs.services import Services
 
 __all__ = ["PluginClosing"]
@@ -63,7 +64,8 @@ class PluginClosing:
                 reply.set_exception(error)
 
         try:
-            answer = close()
+            with awaited_by_close(self._services, self):
+                answer = close()
             if not inspect.isawaitable(answer):
                 done(None, None)
                 return
@@ -71,7 +73,8 @@ class PluginClosing:
             done(None, error)
             return
         try:
-            self._services.loops.start(answer, done, name=f"close {name}")
+            with awaited_by_close(self._services, self):
+                self._services.loops.start(answer, done, name=f"close {name}")
         except RuntimeError as error:
             close_awaitable(answer)
             done(None, error)

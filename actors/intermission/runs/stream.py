@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from intermission.content import Content
 from intermission.events import Event
+from intermission_storage.wakeup import Wakeup
 
 __all__ = ["END", "GAP", "LIMIT", "Author", "End", "Own", "ReadBack", "Stream"]
 
@@ -62,7 +63,7 @@ class Stream:
         self._read_back = read_back
         self._limit = limit
         self._lock = threading.RLock()  # a signal handler may push inside a push
-        self._changed: threading.Condition | None = None  # made by who waits
+        self._changed: Wakeup | None = None  # made by who waits
         self._items: deque[Event | Callable[[], Event]] = deque()
         self._position = after  # the number of the last stored event that was put among the items
         self._spilled = until if until > after else None  # stored events up to here are only in the log
@@ -131,9 +132,9 @@ class Stream:
         while (event := self.poll()) is None:
             with self._lock:
                 if self._changed is None:
-                    self._changed = threading.Condition(self._lock)
-                if not self._changed.wait_for(self._is_ready, timeout):
-                    return None
+                    self._changed = Wakeup()
+            if not self._changed.wait_until(self._is_ready, timeout):
+                return None
         return event
 
     def on_change(self, wake: Callable[[], None] | None) -> None:
@@ -154,7 +155,7 @@ class Stream:
 
     def _notify(self) -> None:
         if self._changed is not None:
-            self._changed.notify_all()
+            self._changed.wake()
         if self._wake is not None:
             self._wake()
 

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from functools import partial
 from typing import TypeVar
 
 from intermission.errors import SessionClosedError
@@ -19,6 +21,7 @@ from intermission.runs.services import Services
 
 __all__ = [
     "Deadline",
+    "in_thread",
     "in_worker",
     "outer_scope",
     "wait_async",
@@ -144,6 +147,31 @@ async def in_worker(services: Services, function: Callable[[], T]) -> T:
         SessionClosedError: This process is a fork of the runner's, which has no workers here.
         Exception: What the function raises.
     """
+    answer, call, fail = _answered(function)
+    refused = partial(fail, _NoWorkerError())
+    try:
+        services.workers.submit(call, refused=refused, budget=Budget.RESERVE)
+    except RuntimeError as error:
+        raise SessionClosedError(str(error)) from error
+    try:
+        return await answer
+    except _NoWorkerError:
+        return await asyncio.get_running_loop().run_in_executor(None, function)
+
+
+async def in_thread(function: Callable[[], T], *, name: str) -> T:
+    """Call a function that may block on a daemon thread of its own, with the caller's context variables."""
+    answer, call, _ = _answered(function)
+    threading.Thread(target=copy_context().run, args=(call,), name=name, daemon=True).start()
+    return await answer
+
+
+def _answered(
+    function: Callable[[], T],
+) -> tuple["asyncio.Future[T]", Callable[[], None], Callable[[BaseException], None]]:
+    """Return a future of the running loop, and what settles it from any thread: a call of the function, or
+    an error.
+    """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
 
@@ -155,28 +183,19 @@ async def in_worker(services: Services, function: Callable[[], T]) -> T:
         else:
             answer.set_result(value)  # type: ignore[arg-type]  # it is a T unless there is an error
 
-    def call() -> None:
-        value: T | None = None
-        error: BaseException | None = None
-        try:
-            value = function()
-        except BaseException as raised:  # noqa: BLE001 - it is raised where it is waited for
-            error = raised
+    def tell(value: T | None, error: BaseException | None) -> None:
         with suppress(RuntimeError):  # the loop was closed, and nobody waits on it any more
             loop.call_soon_threadsafe(settle, value, error)
 
-    def refused() -> None:
-        with suppress(RuntimeError):  # as above
-            loop.call_soon_threadsafe(settle, None, _NoWorkerError())
+    def call() -> None:
+        try:
+            value = function()
+        except BaseException as raised:  # noqa: BLE001 - it is raised where it is waited for
+            tell(None, raised)
+        else:
+            tell(value, None)
 
-    try:
-        services.workers.submit(call, refused=refused, budget=Budget.RESERVE)
-    except RuntimeError as error:
-        raise SessionClosedError(str(error)) from error
-    try:
-        return await answer
-    except _NoWorkerError:
-        return await loop.run_in_executor(None, function)
+    return answer, call, partial(tell, None)
 
 
 class _NoWorkerError(Exception):

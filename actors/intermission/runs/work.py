@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from intermission.kernel.cancel_hooks import ScopeHost
+from intermission_storage.wakeup import Wakeup
 
 __all__ = ["Late", "Piece", "Work"]
 
@@ -43,7 +44,7 @@ class Work:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._changed: threading.Condition | None = None  # made by who waits
+        self._changed: Wakeup | None = None  # made by who waits
         self._pieces: dict[Piece, None] = {}  # in the order of their beginnings
         self._on_idle: list[Callable[[], None]] = []
         self.terminated: float | None = None
@@ -80,7 +81,7 @@ class Work:
                 return
             self.terminated = time.monotonic()
             if self._changed is not None:
-                self._changed.notify_all()
+                self._changed.wake()
             waiting, self._on_idle = self._on_idle, []
         for callback in waiting:
             callback()
@@ -99,8 +100,10 @@ class Work:
         """Return whether nothing is left within `timeout` seconds."""
         with self._lock:
             if self._changed is None:
-                self._changed = threading.Condition(self._lock)
-            return self._changed.wait_for(lambda: not self._pieces, timeout)
+                self._changed = Wakeup()
+        done = self._changed.wait_until(lambda: not self._pieces, timeout)
+        with self._lock:  # whoever has ended the last one is behind it
+            return done
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call `callback` once nothing is left: at once, or on the thread that ends the last piece."""

@@ -3,11 +3,11 @@
 import logging
 import os
 import threading
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator, Hashable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import pykka
 
@@ -19,6 +19,7 @@ from intermission.runs.result import CancelSource, RunStatus, Verdict
 from intermission.sessions.actor import SessionActor
 from intermission.sessions.ends import unwritten
 from intermission.sessions.messages import Forget, LookAtSlot, Passivate, QueueRun, Retire
+from intermission_storage.wakeup import Wakeup
 
 __all__ = ["WARM", "WARM_EVENTS", "Directory"]
 
@@ -72,7 +73,8 @@ class Directory:
         self._lingering: dict[Lifecycle, None] = {}  # ended runs whose work has not returned
         self._closed = False
         self._using: dict[object, int] = {}  # who uses the log without a session, and on which thread
-        self._used = threading.Condition(self._lock)
+        self._changed = Wakeup()  # what a close waits for
+        self._hastened = False
         self._pid = os.getpid()
 
     # What runs do.
@@ -167,7 +169,7 @@ class Directory:
         finally:
             with self._lock:
                 self._using.pop(user, None)
-                self._used.notify_all()
+                self._changed.wake()
 
     def runs(self, user_id: str | None = None, session_id: str | None = None) -> list[Lifecycle]:
         """The runs that were delivered and have not ended, oldest first; of all, or of some sessions."""
@@ -284,7 +286,7 @@ class Directory:
 
     # The end.
 
-    def close(self, grace: float, *, release: bool) -> None:
+    def close(self, grace: float, *, release: bool, held: Collection[Hashable] = ()) -> None:
         """Take no more runs, refuse those that wait, give those under way `grace` seconds, then end them.
 
         Returns when every end is stored. Closing again is allowed, and finishes a close that was interrupted.
@@ -293,39 +295,48 @@ class Directory:
         Args:
             grace: Seconds.
             release: Whether runs that are left end `interrupted`, to be gone on with, and not `cancelled`.
+            held: Sessions whose runs wait for the end of this call. They get no grace: it would be in vain.
         """
         if os.getpid() != self._pid:
             return
         with self._lock:
             self._closed = True
-            retired = {key: (entry.ref, threading.Event()) for key, entry in self._sessions.items()}
-            for key, (_, idle) in retired.items():
-                if not self.tell(key, Retire(idle.set)):
-                    idle.set()
-        deadline = time.monotonic() + grace
-        for _, idle in retired.values():
-            if not idle.wait(max(0.0, deadline - time.monotonic())):
-                break
+            sessions = {key: entry.ref for key, entry in self._sessions.items()}
+            busy = set(sessions)
+            for key in sessions:
+                if not self.tell(key, Retire(partial(self._retired, busy, key))):
+                    busy.discard(key)
+        self._changed.wait_until(lambda: self._hastened or busy.issubset(held), grace)
         for run in self.runs():
-            self._end(run, grace, release=release)
-        for key, (ref, idle) in retired.items():
-            idle.wait()
+            self._end(run, grace, release=release, held=run.key in held)
+        self._changed.wait_until(lambda: not busy)
+        for key, ref in sessions.items():
             ref.stop()
             with self._lock:
                 self._sessions.pop(key, None)
-        with self._lock:
-            here = threading.get_ident()  # a signal handler closes in the middle of a block: it cannot wait
-            self._used.wait_for(lambda: {here}.issuperset(self._using.values()))
+        here = threading.get_ident()  # a signal handler closes in the middle of a block: it cannot wait
+        self._changed.wait_until(lambda: {here}.issuperset(tuple(self._using.values())))
 
-    def _end(self, run: Lifecycle, grace: float, *, release: bool) -> None:
+    def hasten(self) -> None:
+        """End the grace of a close that is under way, or is still to come."""
+        with self._lock:
+            self._hastened = True
+            self._changed.wake()
+
+    def _retired(self, busy: set[SessionKey], key: SessionKey) -> None:
+        with self._lock:
+            busy.discard(key)
+            self._changed.wake()
+
+    def _end(self, run: Lifecycle, grace: float, *, release: bool, held: bool) -> None:
         if run.result is not None:
             return
         what = RunStatus.INTERRUPTED if release else RunStatus.CANCELLED
         logger.warning(
-            "run %s had not ended %s s after the runner's close and ends as %s. Calls of it that cannot be "
-            "interrupted go on until they return; nothing of them is stored any more.",
+            "run %s %s, and ends as %s. Calls of it that cannot be interrupted go on until they return; "
+            "nothing of them is stored any more.",
             run.invocation_id,
-            grace,
+            "waits for the close of its own runner" if held else f"had not ended {grace} s after the close",
             what,
             extra={"session": run.key.session_id, "invocation": run.invocation_id},
         )
