@@ -71,6 +71,10 @@ PAUSES = [
     ("branches", "question", True, ["paused"]),
     ("branches", "end", False, ["paused"]),
     ("branches", "end", True, []),
+    ("hooked", "question", False, ["paused"]),
+    ("hooked", "question", True, ["paused"]),
+    ("hooked", "end", False, ["paused"]),
+    ("hooked", "end", True, []),
 ]
 
 
@@ -93,26 +97,41 @@ def test_a_process_that_dies_while_its_run_comes_to_pause_leaves_one_question_th
 
 # Whether the answer is still waited for, what recovery ends with, and how often the tool was run in the end.
 ANSWERS = [
-    ("answer", False, True, [], 1),
-    ("answer", True, False, ["completed"], 1),
-    ("start", False, False, ["completed"], 1),
-    ("start", True, False, ["completed"], 1),
-    ("finish", False, False, ["completed"], 2),  # run, and nobody knows: at least once, under the same id
-    ("finish", True, False, ["completed"], 1),
-    ("checkpoint", False, False, ["completed"], 1),
-    ("checkpoint", True, False, ["completed"], 1),
-    ("end", False, False, ["completed"], 1),
-    ("end", True, False, [], 1),
+    ("sequence", "answer", False, True, [], 1),
+    ("sequence", "answer", True, False, ["completed"], 1),
+    ("sequence", "start", False, False, ["completed"], 1),
+    ("sequence", "start", True, False, ["completed"], 1),
+    ("sequence", "finish", False, False, ["completed"], 2),  # it was made, and nobody knows: at least once
+    ("sequence", "finish", True, False, ["completed"], 1),
+    ("sequence", "checkpoint", False, False, ["completed"], 1),
+    ("sequence", "checkpoint", True, False, ["completed"], 1),
+    ("sequence", "end", False, False, ["completed"], 1),
+    ("sequence", "end", True, False, [], 1),
+    ("hooked", "begin", False, True, [], 1),
+    ("hooked", "begin", True, True, ["paused"], 1),  # the answer is not stored before the hook has ended
+    ("hooked", "answer", False, True, ["paused"], 1),
+    ("hooked", "answer", True, False, ["completed"], 1),
+    ("hooked", "end", False, False, ["completed"], 1),
+    ("hooked", "end", True, False, [], 1),
 ]
 
 
-@pytest.mark.parametrize("later", ["sequence"], indirect=True)
-@pytest.mark.parametrize(("point", "stored", "waits", "left", "effects"), ANSWERS)
+@pytest.mark.parametrize(
+    ("later", "point", "stored", "waits", "left", "effects"), ANSWERS, indirect=["later"]
+)
 def test_a_process_that_dies_while_it_goes_on_loses_no_answer_and_uses_none_twice(
-    place: Place, later: Runner, point: str, stored: bool, waits: bool, left: list[str], effects: int
+    place: Place,
+    later: Runner,
+    point: str,
+    stored: bool,
+    waits: bool,
+    left: list[str],
+    effects: int,
+    request: pytest.FixtureRequest,
 ) -> None:
-    answers = paused(place, "sequence")
-    with Elsewhere(*place, "sequence", point, stored=stored) as child:
+    app = request.node.callspec.params["later"]
+    answers = paused(place, app)
+    with Elsewhere(*place, app, point, stored=stored) as child:
         child.tell(["answer", "s", answers])
         child.died()
     assert [call.id for call in later.pending(**KEY)] == (list(answers) if waits else [])
@@ -122,7 +141,7 @@ def test_a_process_that_dies_while_it_goes_on_loses_no_answer_and_uses_none_twic
     assert again.status is RunStatus.COMPLETED
     assert Effects(place.effects).all == ["pay7"] * effects
     texts = [event.text for event in later.sessions.events(**KEY) if event.text]
-    assert texts == ["go", "payer is done", "last is done"]
+    assert texts == ["go", "payer is done", *(["last is done"] if app == "sequence" else [])]
     assert later.recover() == later.pending(**KEY) == []
 
 
@@ -139,4 +158,30 @@ def test_an_answer_goes_on_with_a_run_whose_process_died_before_it_paused(
     assert done.count("pay7") == 1
     assert "look" in done
     assert "last is done" in [event.text for event in later.sessions.events(**KEY)]
+    assert later.recover() == later.pending(**KEY) == []
+
+
+# How often the call was begun when it waits at last: a start that nobody has heard the end of is made again.
+BEGINNINGS = [
+    ("start", False, ["paused"], 1),
+    ("start", True, ["paused"], 1),
+    ("finish", False, ["paused"], 2),
+    ("finish", True, [], 1),  # in one commit with the end
+]
+
+
+@pytest.mark.parametrize("later", ["order"], indirect=True)
+@pytest.mark.parametrize(("point", "stored", "left", "effects"), BEGINNINGS)
+def test_a_process_that_dies_while_a_long_running_call_begins_leaves_one_call_that_waits(
+    place: Place, later: Runner, point: str, stored: bool, left: list[str], effects: int
+) -> None:
+    with Elsewhere(*place, "order", point, stored=stored) as child:
+        child.tell(["run", "s"])
+        child.died()
+    assert recovered(later) == left
+    (call,) = later.pending(**KEY)
+    run = later.resume(**KEY, answers=[call.reply({"v": 1})])
+    assert [event.text for event in played(run) if event.text] == ["orders is done"]
+    assert run.status is RunStatus.COMPLETED
+    assert Effects(place.effects).all == ["order7"] * effects
     assert later.recover() == later.pending(**KEY) == []

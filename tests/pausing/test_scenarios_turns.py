@@ -74,8 +74,8 @@ def by_argument(calls: Iterable[PendingCall]) -> list[PendingCall]:
 def assert_legal_anywhere(request: ModelRequest) -> None:
     """Assert that any provider takes a request.
 
-    Each turn's results stand together and whole in the next content, as Anthropic's and Gemini's rules have it,
-    and the roles alternate. Where results and texts of users follow each other, their clients join them.
+    Each turn's results stand together and whole in the next content, as Anthropic's and Gemini's rules have
+    it, and the roles alternate.
     """
     assert_legal(request)
     roles = [content.role for content in request.contents]

@@ -14,8 +14,10 @@ from intermission import (
     Event,
     FunctionTool,
     LlmAgent,
+    LongRunningFunctionTool,
     ParallelAgent,
     PendingCall,
+    Plugin,
     ResumabilityConfig,
     Run,
     SequentialAgent,
@@ -64,8 +66,8 @@ class Effects:
 
 
 class Forgetful:
-    """A model that knows from the request alone how far it is: by how many of its turns were answered since the
-    user's last words."""
+    """A model that knows from the request alone how far it is: by how many turns of calls were answered since
+    the user's last words."""
 
     name = "forgetful"
 
@@ -102,18 +104,33 @@ def session(name: str | int) -> Key:
     return {"user_id": KEY["user_id"], "session_id": str(name)}
 
 
+class Hooks(Plugin):
+    """Hooks before whose ends neither a message nor a run's end is stored."""
+
+    def on_user_message_callback(self, **_: Any) -> None:
+        """See `Plugin`."""
+
+    def after_run_callback(self, **_: Any) -> None:
+        """See `Plugin`."""
+
+
 def app_named(name: str, effects: Effects, hold: Callable[[], None] | None = None) -> App:
-    """An app that each process can make for itself.
+    """Return an app that each process can make for itself.
 
     "approval": an agent that asks for leave to pay. "two": one that asks twice in one turn. "sequence": one
     that asks, and another one after it. "branches": one that asks beside one that asks nobody, and one after
-    both. "held": one that asks beside one whose tool calls `hold`.
+    both. "held": one that asks beside one whose tool calls `hold`. "order": one whose tool begins what others
+    end. "hooked": "approval" with hooks before a message is stored, and before the end of a run is.
     """
 
     def pay(n: int) -> dict[str, int]:
         """Pay."""
         effects.add(f"pay{n}")
         return {"paid": n}
+
+    def order(n: int) -> None:
+        """Begin what others end."""
+        effects.add(f"order{n}")
 
     def look() -> dict[str, bool]:
         """Look."""
@@ -132,6 +149,11 @@ def app_named(name: str, effects: Effects, hold: Callable[[], None] | None = Non
             return resumable(agent("payer", calls(("pay", {"n": 7}), ("pay", {"n": 8})), tools=[asks]))
         case "sequence":
             return resumable(SequentialAgent("seq", sub_agents=[payer, agent("last")]))
+        case "hooked":
+            return resumable(payer, plugins=[Hooks("hooks")])
+        case "order":
+            tools = [LongRunningFunctionTool(order)]
+            return resumable(agent("orders", calls(("order", {"n": 7})), tools=tools))
         case "held":
             return resumable(ParallelAgent("par", sub_agents=[payer, looker]))
         case _:
@@ -179,7 +201,7 @@ def played(run: Run) -> list[Event]:
 
 
 def assert_one_of_each(log: EventLog, name: str | int = "s") -> None:
-    """Assert that numbers have no gap, and that each call has one event and at most one response and answer."""
+    """Assert that numbers have no gap, and that a call has one event and at most one response and answer."""
     stored: Sequence[Any] = records(log, **session(name))
     assert [record.seq for record in stored] == list(range(1, len(stored) + 1))
     events = [Event.from_dict(record.data) for record in stored if record.kind == "event"]

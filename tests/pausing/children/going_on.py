@@ -31,6 +31,7 @@ POINTS: Mapping[str, Callable[[Sequence[Record]], bool]] = {
         call.name == "adk_request_confirmation" for event in _events(records) for call in event.function_calls
     ),
     "end": _has("run_ended"),
+    "begin": _has("run_started"),
     "answer": _has("answer"),
     "start": _has("call_started"),
     "finish": _has("call_finished"),
