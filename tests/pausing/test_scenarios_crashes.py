@@ -61,8 +61,14 @@ def approve(runner: Runner) -> str:
     return str(run.status)
 
 
+def assert_nothing_waits(runner: Runner) -> None:
+    """Assert that there is no run to recover and no call to answer."""
+    assert runner.recover() == []
+    assert runner.pending(**KEY) == []
+
+
 # When the question is not stored, the call is asked about again; nobody has been told of the first question.
-PAUSES = [
+PAUSES: list[tuple[str, str, bool, list[str]]] = [
     ("sequence", "question", False, ["paused"]),
     ("sequence", "question", True, []),
     ("sequence", "end", False, ["paused"]),
@@ -92,11 +98,11 @@ def test_a_process_that_dies_while_its_run_comes_to_pause_leaves_one_question_th
     assert "pay7" not in Effects(place.effects).all
     assert approve(later) == "completed"
     assert Effects(place.effects).all.count("pay7") == 1
-    assert later.recover() == later.pending(**KEY) == []
+    assert_nothing_waits(later)
 
 
 # Whether the answer is still waited for, what recovery ends with, and how often the tool was run in the end.
-ANSWERS = [
+ANSWERS: list[tuple[str, str, bool, bool, list[str], int]] = [
     ("sequence", "answer", False, True, [], 1),
     ("sequence", "answer", True, False, ["completed"], 1),
     ("sequence", "start", False, False, ["completed"], 1),
@@ -142,7 +148,7 @@ def test_a_process_that_dies_while_it_goes_on_loses_no_answer_and_uses_none_twic
     assert Effects(place.effects).all == ["pay7"] * effects
     texts = [event.text for event in later.sessions.events(**KEY) if event.text]
     assert texts == ["go", "payer is done", *(["last is done"] if app == "sequence" else [])]
-    assert later.recover() == later.pending(**KEY) == []
+    assert_nothing_waits(later)
 
 
 @pytest.mark.parametrize("later", ["branches"], indirect=True)
@@ -158,11 +164,11 @@ def test_an_answer_goes_on_with_a_run_whose_process_died_before_it_paused(
     assert done.count("pay7") == 1
     assert "look" in done
     assert "last is done" in [event.text for event in later.sessions.events(**KEY)]
-    assert later.recover() == later.pending(**KEY) == []
+    assert_nothing_waits(later)
 
 
 # How often the call was begun when it waits at last: a start that nobody has heard the end of is made again.
-BEGINNINGS = [
+BEGINNINGS: list[tuple[str, bool, list[str], int]] = [
     ("start", False, ["paused"], 1),
     ("start", True, ["paused"], 1),
     ("finish", False, ["paused"], 2),
@@ -184,4 +190,4 @@ def test_a_process_that_dies_while_a_long_running_call_begins_leaves_one_call_th
     assert [event.text for event in played(run) if event.text] == ["orders is done"]
     assert run.status is RunStatus.COMPLETED
     assert Effects(place.effects).all == ["order7"] * effects
-    assert later.recover() == later.pending(**KEY) == []
+    assert_nothing_waits(later)

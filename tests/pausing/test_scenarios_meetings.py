@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apps import KEY, records
+from apps import KEY, kinds
 from intermission import (
     FunctionTool,
     ParallelAgent,
@@ -225,4 +225,4 @@ def test_answers_of_threads_to_the_calls_of_one_turn_at_once_are_all_used_and_th
             model: Any = one.model
             assert len(model.requests) == 2
         assert sorted(done) == [*many]
-        assert [record.kind for record in records(log)].count("answer") == len(many)
+        assert kinds(log).count("answer") == len(many)

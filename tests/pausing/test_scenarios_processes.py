@@ -1,6 +1,6 @@
 """Pauses that two processes look at: answers that meet a run under way or each other, cancels, deletions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ from apps import KEY, records
 from intermission import Runner, RunStatus, SessionBusyError, SessionNotFoundError, UnknownCallError
 from intermission.runs.receipt import CancelOutcome
 from intermission.sessions.records import PENDING
-from intermission_storage import LmdbEventLog
+from intermission_storage import IndexEntry, LmdbEventLog, Record
 from paused_apps import PATIENCE, Effects, Elsewhere, app_named, assert_one_of_each, played, session
 from pools import until
 from scale import rounds
@@ -234,14 +234,21 @@ class Counted(LmdbEventLog):
     reads = 0
     entries = 0
 
-    def read(self, stream: str, **options: object):  # type: ignore[no-untyped-def, override]
+    def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> list[Record]:
         """See `EventLog.read`."""
         self.reads += 1
-        return super().read(stream, **options)  # type: ignore[arg-type]
+        return super().read(stream, after=after, limit=limit)
 
-    def index(self, index: str, prefix=(), **options: object):  # type: ignore[no-untyped-def, override]
+    def index(
+        self,
+        index: str,
+        prefix: Iterable[str] = (),
+        *,
+        after: IndexEntry | None = None,
+        limit: int | None = None,
+    ) -> list[IndexEntry]:
         """See `EventLog.index`."""
-        found = super().index(index, prefix, **options)  # type: ignore[arg-type]
+        found = super().index(index, prefix, after=after, limit=limit)
         self.entries += len(found)
         return found
 

@@ -1,6 +1,6 @@
 """Reported failures of pauses over a restart: what waits, what is told of it, and an app that has changed."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from paused_apps import (
 
 
 @contextmanager
-def opened(path: Path, app: str | BaseAgent, effects: Path, **options: Any) -> Iterator[Runner]:
+def opened(path: Path, app: str | BaseAgent, effects: Path, **options: Any) -> Generator[Runner]:
     """A runner of an app that is made anew, on a log that is opened anew."""
     made = app_named(app, Effects(effects)) if isinstance(app, str) else resumable(app)
     with LmdbEventLog(path, sync=False) as log, Runner(made, log=log, **options) as runner:

@@ -153,7 +153,8 @@ def test_a_service_that_refuses_illegal_histories_takes_what_was_answered_in_pie
             log=MemoryEventLog(),
         ) as runner,
     ):
-        played(runner.run(**KEY, message="go"))
+        run = runner.run(**KEY, message="go")
+        played(run)
         for call in reversed(by_argument(runner.pending(**KEY))):
             run = runner.resume(**KEY, answers={call.id: {"confirmed": True}})
             played(run)
