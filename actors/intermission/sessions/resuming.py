@@ -147,9 +147,8 @@ def _waits(view: SessionView, waiting: dict[str, PendingCall], answer: Answer) -
         return None
     begun = view.unfinished.get(call.invocation_id, {"status": RunStatus.COMPLETED})
     if begun.get("status") not in OPEN:
-        goes_on = (
-            "" if begun["status"] == RunStatus.COMPLETED else "; resume(invocation_id=…) goes on with it"
-        )
+        is_over = begun["status"] in {RunStatus.COMPLETED, RunStatus.STOPPED}
+        goes_on = "" if is_over else "; resume(invocation_id=…) goes on with it"
         raise UnknownCallError(
             f"call {answer.id!r} waits for no answer any more: its run {call.invocation_id} ended "
             f"{begun['status']}. Nothing was stored{goes_on}."
