@@ -52,7 +52,7 @@ def test_an_answer_from_inside_the_handler_of_the_pause_is_taken_and_used_once(
             def handle(event: Event, key: object = key, answered: list[Run] = answered) -> None:
                 if asks(event):
                     answers = {event.long_running_tool_ids[0]: {"confirmed": True}}
-                    answered.append(runner.resume(**key, answers=answers).start())  # type: ignore[arg-type]  # keywords
+                    answered.append(runner.resume(**key, answers=answers).start())  # type: ignore[arg-type]  # the keywords of a session
 
             run = runner.run(**key, message="go")
             if way == "iterating":
