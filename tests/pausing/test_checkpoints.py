@@ -1,6 +1,8 @@
 """What the events of an invocation tell of how far its agents had come, and which calls wait."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Unpack
 
 import pytest
 
@@ -21,8 +23,9 @@ from intermission.agents.progress import AgentState, Checkpoint, Progress
 from intermission.agents.tree import names_below
 from intermission.sessions.pauses import Pauses
 from intermission.testing import calls
-from intermission_storage import Kind, MemoryEventLog, Record
-from pausing import WAIT, Story, llm, mark, resumable, seed
+from intermission_storage import Appended, Kind, MemoryEventLog, Record, StorageError
+from intermission_storage.log import BatchOptions
+from pausing import WAIT, Story, llm, mark, model_of, resumable, seed, waiting
 from play import answering, calling, said
 
 TREE = SequentialAgent("seq", sub_agents=[ParallelAgent("par", sub_agents=[llm("a"), llm("b")]), llm("c")])
@@ -185,32 +188,44 @@ def test_a_leaf_below_a_sequence_on_a_branch_hears_its_own_answer_and_no_other()
 
 def last_request(agent: LlmAgent) -> Content:
     """The end of what an agent's model was asked last."""
-    last: Content = agent.model.requests[-1].contents[-1]  # type: ignore[attr-defined]  # a ScriptedModel
+    last: Content = model_of(agent).requests[-1].contents[-1]
     return last
 
 
+class NotingLog(MemoryEventLog):
+    """Notes which records come together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches = list[list[str]]()
+
+    def submit(
+        self,
+        stream: str,
+        records: Sequence[Record],
+        done: Callable[[Appended | StorageError], None],
+        **options: Unpack[BatchOptions],
+    ) -> None:
+        """See `EventLog.submit`."""
+        self.batches.append([str(record.kind) for record in records])
+        super().submit(stream, records, done, **options)
+
+
 def test_checkpoints_stand_in_one_commit_with_what_they_belong_to() -> None:
-    with Story(SequentialAgent("seq", sub_agents=[llm("a"), llm("b")])) as story:
-        commits = list[list[str]]()
-        log = story.log
-        assert isinstance(log, MemoryEventLog)
-        submit = log.submit
-
-        def noting(stream: str, batch: object, done: object, **options: object) -> None:
-            records = list(batch)  # type: ignore[call-overload]  # records
-            commits.append([str(record.kind) for record in records])
-            submit(stream, records, done, **options)  # type: ignore[arg-type]  # as they came
-
-        log.submit = noting  # type: ignore[method-assign]  # the test looks at what is stored together
+    log = NotingLog()
+    with Story(SequentialAgent("seq", sub_agents=[llm("a"), waiting("b")]), log) as story:
         story.say()
-    assert commits == [
-        ["session_created", "run_started", "event"],
-        ["event"],
-        ["event", "event"],
-        ["event"],
-        ["event", "event"],
-        ["event", "run_ended"],
-    ]
+        assert log.batches == [
+            ["session_created", "run_started", "event"],
+            ["event"],  # where the sequence is
+            ["event", "event"],  # what the agent says, with its end
+            ["event"],
+            ["event", "call_started"],
+            ["call_finished", "run_ended"],
+        ]
+        del log.batches[:]
+        story.answer(*story.pending)
+    assert log.batches == [["run_started", "answer", "event"], ["event", "event"], ["event", "run_ended"]]
 
 
 def test_a_call_of_a_custom_tool_that_is_long_running_waits_too() -> None:

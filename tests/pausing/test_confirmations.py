@@ -30,14 +30,8 @@ from intermission.pending import CONFIRMATION, PendingKind
 from intermission.state import State
 from intermission.testing import ScriptedModel, calls
 from intermission_storage import MemoryEventLog
-from pausing import ASK, PATIENCE, Story, asking, llm, reply_to, words
+from pausing import ASK, PATIENCE, Story, asking, llm, model_of, reply_to, words
 from play import answering, calling, said
-
-
-def model_of(agent: LlmAgent) -> ScriptedModel:
-    model = agent.model
-    assert isinstance(model, ScriptedModel)
-    return model
 
 
 def asked_in(runner: Runner) -> list[FunctionCall]:
@@ -94,10 +88,15 @@ def called(asks: FunctionTool, confirmation: Confirmation | None) -> tuple[Any, 
         state=State(dict),
         cancellation=CancelScope.child_of(None),
         actions=actions,
-        request_stop=str,
+        request_stop=lambda _: None,
         confirmation=confirmation,
     )
     return asks.call({"n": 2}, context), actions.requested_tool_confirmations
+
+
+def many(n: int) -> bool:
+    """Whether a call needs leave."""
+    return n > 1
 
 
 class Counter:
@@ -118,7 +117,7 @@ def named(n: int) -> dict[str, int]:
         ASK,
         FunctionTool(Counter().count, require_confirmation=True),
         named,
-        FunctionTool(Counter().count, name="counting", require_confirmation=lambda n: n > 1),
+        FunctionTool(Counter().count, name="counting", require_confirmation=many),
     ],
 )
 def test_a_tool_without_leave_asks_for_it_by_its_name_with_a_no_it_rejects_and_with_a_yes_it_works(
@@ -137,7 +136,7 @@ def test_a_tool_without_leave_asks_for_it_by_its_name_with_a_no_it_rejects_and_w
 
 
 def test_a_function_of_the_arguments_tells_which_calls_need_leave() -> None:
-    tools = [FunctionTool(Counter().count, name="ask", require_confirmation=lambda n: n > 1)]
+    tools = [FunctionTool(Counter().count, name="ask", require_confirmation=many)]
     agent = llm("A", calls(("ask", {"n": 1}), ("ask", {"n": 2})), tools=tools)
     with Story(agent) as story:
         assert story.say()[-2:] == ["A calls adk_request_confirmation", "A hears ask"]

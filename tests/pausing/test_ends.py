@@ -20,9 +20,9 @@ from intermission import (
     UnknownCallError,
 )
 from intermission.agents.effects import Call, Steps
-from intermission.testing import Gate, ManualClock, ScriptedModel, calls
+from intermission.testing import Gate, ManualClock, calls
 from intermission_storage import MemoryEventLog
-from pausing import PATIENCE, WAIT, Story, asking, llm, shown, waiting, words
+from pausing import PATIENCE, WAIT, Story, asked, asking, llm, shown, waiting, words
 
 
 class Working(BaseAgent):
@@ -54,13 +54,6 @@ class Pausing(LlmAgent):
             yield from super().run(context)
         finally:
             self.left.open()
-
-
-def asked(agent: LlmAgent) -> int:
-    """How often its model was asked."""
-    model = agent.model
-    assert isinstance(model, ScriptedModel)
-    return len(model.requests)
 
 
 def both(work: Working, pausing: LlmAgent) -> SequentialAgent:

@@ -14,6 +14,7 @@ from intermission import (
     CallbackContext,
     CancelSource,
     Content,
+    Event,
     EventActions,
     FunctionCall,
     FunctionResponse,
@@ -28,7 +29,7 @@ from intermission import (
     UnknownCallError,
     exit_loop,
 )
-from intermission.agents.effects import Call, Ended, RunAgent, SaveState, Steps
+from intermission.agents.effects import Call, Ended, Escalate, RunAgent, SaveState, Steps
 from intermission.testing import Gate, calls
 from intermission_storage import MemoryEventLog
 from pausing import ASK, PATIENCE, WAIT, Story, llm, mark, paused_in, resumable, seed, shown, waiting
@@ -186,21 +187,27 @@ def test_an_agent_of_ones_own_may_end_by_escalation_and_is_told() -> None:
                 told.append((yield RunAgent(agent)))
             yield context.event(self.name, content=Content.model("left"))
 
-    agents = [Speaker("a"), Speaker("b", "1", "2", escalates="1"), Speaker("c")]
+    class Leaving(BaseAgent):
+        def run(self, context: AgentContext) -> Steps:
+            """See `BaseAgent.run`."""
+            yield Escalate()
+            yield context.event(self.name, content=Content.model("never"))
+
+    agents = [Speaker("a"), Speaker("b", "1", "2", escalates="1"), Leaving("c"), Speaker("d")]
     assert plain(Until("until", sub_agents=agents)) == [
-        *("a says a", "b says 1, escalates", "c says c", "until says left")
+        *("a says a", "b says 1, escalates", "d says d", "until says left")
     ]
-    assert told == [None, Ended.ESCALATED, None]
+    assert told == [None, Ended.ESCALATED, Ended.ESCALATED, None]
 
 
 def loop_of_two(rounds: int) -> LoopAgent:
     return LoopAgent("loop", sub_agents=[Speaker("a"), Speaker("b")], max_iterations=rounds)
 
 
-def gone_on(app: App, *events: object, ended: RunStatus | None = None) -> list[str]:
+def gone_on(app: App, *events: Event, ended: RunStatus | None = None) -> list[str]:
     """What is shown of a run that goes on behind these events."""
     log = MemoryEventLog()
-    id = seed(log, app, *events, ended=ended)  # type: ignore[arg-type]  # Events
+    id = seed(log, app, *events, ended=ended)
     with Story(app, log) as story:
         return story.go_on(id)
 

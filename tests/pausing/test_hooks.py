@@ -1,5 +1,6 @@
 """Hooks around runs that pause and are gone on with."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,28 +11,19 @@ from intermission import (
     CallbackContext,
     Content,
     Event,
-    LlmAgent,
     ParallelAgent,
     RunResult,
     RunStatus,
     SequentialAgent,
 )
-from intermission.testing import ScriptedModel
-from pausing import Story, asking, llm, resumable, waiting, words
-
-
-def asked(agent: LlmAgent) -> int:
-    """How often its model was asked."""
-    model = agent.model
-    assert isinstance(model, ScriptedModel)
-    return len(model.requests)
+from pausing import Story, asked, asking, llm, resumable, waiting, words
 
 
 @BOTH_KINDS
 def test_the_hooks_around_a_run_are_called_for_the_pause_and_for_going_on(kind: str) -> None:
     names = ["on_user_message_callback", "before_run_callback", "after_run_callback"]
     called = list[str]()
-    noting = plugin("noting", kind, **{name: doing(lambda name=name: called.append(name)) for name in names})
+    noting = plugin("noting", kind, **{name: doing(partial(called.append, name)) for name in names})
     with Story(resumable(waiting("A"), noting)) as story:
         story.say()
         assert (story.result.status, called) == (RunStatus.PAUSED, names)

@@ -21,7 +21,7 @@ from intermission.agents.continuation import continuation
 from intermission.agents.progress import Checkpoint
 from intermission.pending import CONFIRMATION
 from intermission.testing import calls
-from pausing import LEGACY, WAIT, Story, asking, llm, reply_to, resumable, waiting
+from pausing import LEGACY, WAIT, Story, asked, asking, llm, reply_to, resumable, waiting
 from play import calling, said
 
 Pausing = Callable[[str], LlmAgent]
@@ -37,11 +37,6 @@ def yes(call: PendingCall) -> Content:
     """A message that answers a call."""
     asks = call.kind == "confirmation"
     return reply_to(call, {"confirmed": True}, CONFIRMATION) if asks else reply_to(call)
-
-
-def asked(agent: LlmAgent) -> int:
-    """How often its model was asked."""
-    return len(agent.model.requests)  # type: ignore[attr-defined]  # a ScriptedModel
 
 
 def test_after_a_transfer_the_other_agent_answers_five_times_and_no_checkpoint_is_stored() -> None:

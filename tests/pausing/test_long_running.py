@@ -16,17 +16,11 @@ from intermission import (
     RunStatus,
     ToolExecution,
 )
-from intermission.testing import ScriptedModel, calls
+from intermission.testing import calls
 from intermission_storage import Kind, MemoryEventLog
-from pausing import LEGACY, PATIENCE, WAIT, Story, llm, reply_to, resumable, waiting, words
+from pausing import LEGACY, PATIENCE, WAIT, Story, llm, model_of, reply_to, resumable, waiting, words
 
 MODES = list(dict.fromkeys(ToolExecution))
-
-
-def model_of(agent: LlmAgent) -> ScriptedModel:
-    model = agent.model
-    assert isinstance(model, ScriptedModel)
-    return model
 
 
 def heard(agent: LlmAgent, request: int = -1) -> Sequence[FunctionResponse]:

@@ -10,7 +10,6 @@ from intermission import (
     BaseAgent,
     CallbackContext,
     Content,
-    LlmAgent,
     LoopAgent,
     ParallelAgent,
     Runner,
@@ -19,18 +18,11 @@ from intermission import (
     exit_loop,
 )
 from intermission.agents.effects import Call, Fork, RunAgent, SaveState, Steps
-from intermission.testing import Gate, ScriptedModel, calls
+from intermission.testing import Gate, calls
 from intermission_storage import MemoryEventLog
-from pausing import PATIENCE, WAIT, Story, asking, llm, shown, waiting
+from pausing import PATIENCE, WAIT, Story, asked, asking, llm, shown, waiting
 
 HOW = ["run", "from"]
-
-
-def asked(agent: LlmAgent) -> int:
-    """How often its model was asked."""
-    model = agent.model
-    assert isinstance(model, ScriptedModel)
-    return len(model.requests)
 
 
 class InTurn(BaseAgent):
@@ -51,9 +43,7 @@ class InTurn(BaseAgent):
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("pausing", [asking, waiting])
-def test_an_agent_that_keeps_nothing_is_gone_on_with_by_what_those_below_it_have_done(
-    how: str, pausing: Any
-) -> None:
+def test_an_agent_that_keeps_nothing_is_gone_on_with_by_what_others_have_done(how: str, pausing: Any) -> None:
     agents = [llm("a"), pausing("b"), llm("c")]
     with Story(InTurn("own", how, *agents)) as story:
         story.say()
@@ -149,7 +139,7 @@ def test_what_an_agent_changed_since_it_was_stored_is_not_there_after_a_pause() 
     assert found == [{}, {"n": 1}]
 
 
-def test_an_agent_that_runs_another_one_in_rounds_keeps_the_round_and_each_is_run_once() -> None:
+def test_an_agent_that_runs_another_in_rounds_keeps_the_round() -> None:
     class Rounds(BaseAgent):
         def run(self, context: AgentContext) -> Steps:
             """See `BaseAgent.run`."""

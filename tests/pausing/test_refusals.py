@@ -31,7 +31,7 @@ from intermission.pending import CONFIRMATION
 from intermission.testing import calls
 from intermission.testing.replies import Reply
 from intermission_storage import EncodingError, MemoryEventLog
-from pausing import ASK, LEGACY, WAIT, Story, asking, llm, reply_to, resumable, waiting
+from pausing import ASK, LEGACY, WAIT, Story, asking, llm, model_of, reply_to, resumable, waiting
 
 YES = {"confirmed": True}
 
@@ -68,6 +68,15 @@ def by_answer(response: dict[str, Any], id: str = "unknown", invocation_id: str 
     return lambda runner: runner.resume(**KEY, answers={id: response}, invocation_id=invocation_id)
 
 
+def by_id(message: str = "") -> Asks:
+    def asks(runner: Runner) -> Run:
+        if message:
+            return runner.run(**KEY, message=message, invocation_id="e-unknown")
+        return runner.resume(**KEY, invocation_id="e-unknown")
+
+    return asks
+
+
 def by_message(id: str, invocation_id: str | None = None) -> Asks:
     return lambda runner: runner.run(**KEY, message=reply_to(id), invocation_id=invocation_id)
 
@@ -80,8 +89,8 @@ def by_message(id: str, invocation_id: str | None = None) -> Asks:
         (by_message("unknown", "e-1"), UnknownCallError),
         (by_answer({}, ""), MissingCallIdError),
         (by_message(""), MissingCallIdError),
-        (lambda runner: runner.resume(**KEY, invocation_id="e-unknown"), NothingToResumeError),
-        (lambda runner: runner.run(**KEY, message="hi", invocation_id="e-unknown"), NothingToResumeError),
+        (by_id(), NothingToResumeError),
+        (by_id("hi"), NothingToResumeError),
     ],
 )
 def test_what_the_session_does_not_know_is_refused_and_nothing_is_stored(
@@ -203,12 +212,14 @@ def test_an_answer_that_is_none_is_refused_by_the_call_itself() -> None:
     with Story(waiting("A")) as story:
         story.say()
         (call,) = story.pending
-        for given in ([call], [(call.id, {})], {call.id: "yes"}):
+        wrong: list[Any] = [[call], [(call.id, {})], {call.id: "yes"}]
+        for given in wrong:
             with pytest.raises(TypeError, match="answer"):
-                story.runner.resume(**KEY, answers=given)  # type: ignore[arg-type]  # that is the test
+                story.runner.resume(**KEY, answers=given)
         with pytest.raises(EncodingError):
             story.runner.resume(**KEY, answers={call.id: {"x": object()}})
-        for none in (None, [], {}):
+        nothing: list[Any] = [None, [], {}]
+        for none in nothing:
             with pytest.raises(ValueError, match="give answers"):
                 story.runner.resume(**KEY, answers=none)
 
@@ -273,5 +284,5 @@ def test_a_message_without_a_role_is_the_users() -> None:
         assert {event.content.role for event in story.events if event.author == "user" and event.content} == {
             "user"
         }
-    roles = [[content.role for content in request.contents] for request in agent.model.requests]  # type: ignore[attr-defined]  # a ScriptedModel
+    roles = [[content.role for content in request.contents] for request in model_of(agent).requests]
     assert roles == [["user"], ["user", "model", "user"]]

@@ -11,7 +11,6 @@ from intermission import (
     Content,
     FunctionCall,
     FunctionResponse,
-    LlmAgent,
     LoopAgent,
     ParallelAgent,
     Part,
@@ -22,15 +21,9 @@ from intermission import (
     SequentialAgent,
 )
 from intermission.agents.effects import Steps
-from intermission.testing import ScriptedModel, calls
+from intermission.testing import calls
 from intermission_storage import MemoryEventLog
-from pausing import WAIT, Story, asking, llm, mark, reply_to, resumable, seed, waiting, words
-
-
-def model_of(agent: LlmAgent) -> ScriptedModel:
-    model = agent.model
-    assert isinstance(model, ScriptedModel)
-    return model
+from pausing import WAIT, Story, asking, llm, mark, model_of, reply_to, resumable, seed, waiting, words
 
 
 def look(n: int = 1) -> dict[str, int]:

@@ -16,9 +16,9 @@ from intermission import (
     SequentialAgent,
 )
 from intermission.events import Event
-from intermission.testing import ScriptedModel, calls
+from intermission.testing import calls
 from intermission_storage import MemoryEventLog
-from pausing import ASK, WAIT, Story, llm, mark, resumable, seed, waiting
+from pausing import ASK, WAIT, Story, asked, llm, mark, model_of, resumable, seed, waiting
 
 TO_SUB = calls(("transfer_to_agent", {"agent_name": "sub"}))
 
@@ -33,13 +33,6 @@ def handed_over(name: str) -> Event:
     """The root has handed over."""
     response = Part(function_response=FunctionResponse("c-1", "transfer_to_agent", {}))
     return replace(mark("root", transfer_to_agent=name), content=Content("user", (response,)))
-
-
-def asked(agent: LlmAgent) -> int:
-    """How often its model was asked."""
-    model = agent.model
-    assert isinstance(model, ScriptedModel)
-    return len(model.requests)
 
 
 def gone_on(root: LlmAgent, *events: Event) -> list[str]:
@@ -80,7 +73,7 @@ def test_a_transfer_to_an_agent_that_it_may_not_hand_over_to_is_told_the_model_a
         "root ends",
     ]
     assert asked(stranger) == 0
-    heard = root.model.requests[0].contents[-1].function_responses[0]  # type: ignore[attr-defined]  # a ScriptedModel
+    heard = model_of(root).requests[0].contents[-1].function_responses[0]
     assert "stranger" in heard.response["message"]
 
 

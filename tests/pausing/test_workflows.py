@@ -6,16 +6,11 @@ import pytest
 
 from intermission import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, RunStatus, SequentialAgent
 from intermission.testing import calls
-from pausing import Story, asking, llm, paused_in, waiting
+from pausing import Story, asked, asking, llm, paused_in, waiting
 
 Pausing = Callable[[str], LlmAgent]
 
 TO_SUB = calls(("transfer_to_agent", {"agent_name": "sub"}))
-
-
-def model_calls(agent: LlmAgent) -> int:
-    """How often its model was asked."""
-    return len(agent.model.requests)  # type: ignore[attr-defined]  # a ScriptedModel
 
 
 def test_a_sequence_stops_at_the_agent_that_asks_and_goes_on_with_it_when_it_is_answered() -> None:
@@ -29,8 +24,7 @@ def test_a_sequence_stops_at_the_agent_that_asks_and_goes_on_with_it_when_it_is_
             "B calls ask",
             "B calls adk_request_confirmation",
         ]
-        assert story.result.status is RunStatus.PAUSED
-
+        paused = story.result
         assert story.answer(story.pending[0]) == [
             "B hears ask",
             "B says B is done",
@@ -40,8 +34,8 @@ def test_a_sequence_stops_at_the_agent_that_asks_and_goes_on_with_it_when_it_is_
             "C ends",
             "seq ends",
         ]
-    assert story.result.status is RunStatus.COMPLETED
-    assert model_calls(first) == 1
+    assert (paused.status, story.result.status) == (RunStatus.PAUSED, RunStatus.COMPLETED)
+    assert asked(first) == 1
 
 
 def test_a_sequence_goes_on_behind_a_result_from_outside_without_a_word_of_what_was_before() -> None:
@@ -74,7 +68,7 @@ def test_a_loop_that_pauses_asks_its_model_once_and_keeps_its_other_rounds() -> 
     writer = llm("w", calls(("wait", {})), "two", calls(("wait", {})), tools=[waiting("x").tools["wait"]])
     with Story(LoopAgent("loop", max_iterations=3, sub_agents=[writer])) as story:
         assert story.say() == ["loop at w 0", "w calls wait"]
-        assert model_calls(writer) == 1
+        assert asked(writer) == 1
 
         assert story.answer(story.pending[0]) == ["w says two", "w ends", "loop at w 1", "w calls wait"]
         assert story.answer(story.pending[0]) == [
@@ -93,7 +87,7 @@ def test_an_agent_that_handed_over_ends_behind_the_other_which_keeps_the_convers
             "root ends",
         ]
         assert story.say("and now?") == ["sub says sub is done", "sub ends"]
-    assert model_calls(root) == 1
+    assert asked(root) == 1
 
 
 def test_when_an_agent_that_was_handed_over_to_pauses_the_end_of_the_other_is_written_last() -> None:
@@ -112,10 +106,10 @@ def test_the_model_is_asked_once_when_the_last_call_of_its_turn_is_answered() ->
         first, second = paused_in(story)
         assert story.answer(second) == []
         assert (story.result.status, story.result.pending) == (RunStatus.PAUSED, (first,))
-        assert model_calls(agent) == 1
+        assert asked(agent) == 1
 
         assert story.answer(first) == ["A says A is done", "A ends"]
-    assert model_calls(agent) == 2
+    assert asked(agent) == 2
 
 
 @pytest.mark.parametrize("pausing", [asking, waiting])
@@ -158,9 +152,12 @@ def test_a_leaf_on_a_branch_is_answered_and_what_follows_the_branches_runs() -> 
         ]
 
 
-@pytest.mark.parametrize(
-    "under", [at_once, lambda leaf: SequentialAgent("seq", sub_agents=[leaf, llm("next")])]
-)
+def in_turn(leaf: BaseAgent) -> SequentialAgent:
+    """An agent and then another one."""
+    return SequentialAgent("seq", sub_agents=[leaf, llm("next")])
+
+
+@pytest.mark.parametrize("under", [at_once, in_turn])
 def test_a_leaf_with_two_calls_of_which_one_is_answered_says_nothing(
     under: Callable[[BaseAgent], BaseAgent],
 ) -> None:
@@ -169,7 +166,7 @@ def test_a_leaf_with_two_calls_of_which_one_is_answered_says_nothing(
         first, second = paused_in(story)
         assert story.answer(first) == []
         assert story.result.pending == (second,)
-        assert model_calls(leaf) == 1
+        assert asked(leaf) == 1
         assert story.answer(second)[-2:] == ["next ends", "seq ends"]
 
 
@@ -190,7 +187,7 @@ def test_of_two_leaves_that_wait_the_one_that_is_answered_goes_on_alone() -> Non
             "next ends",
             "seq ends",
         ]
-    assert (model_calls(first), model_calls(second)) == (2, 2)
+    assert (asked(first), asked(second)) == (2, 2)
 
 
 def test_a_branch_that_waits_holds_up_no_other_one() -> None:
@@ -198,10 +195,10 @@ def test_a_branch_that_waits_holds_up_no_other_one() -> None:
     with Story(at_once(paused, plain)) as story:
         assert sorted(story.say()[2:]) == ["a@par.a calls wait", "b@par.b ends", "b@par.b says b is done"]
         assert story.result.status is RunStatus.PAUSED
-        assert model_calls(paused) == 1
+        assert asked(paused) == 1
 
         assert story.answer(story.pending[0])[:3] == ["a@par.a says a is done", "a@par.a ends", "par ends"]
-    assert model_calls(plain) == 1
+    assert asked(plain) == 1
 
 
 def test_an_answer_is_stored_on_the_branch_of_its_call() -> None:
@@ -238,7 +235,7 @@ def test_a_sequence_goes_on_behind_an_agent_that_had_handed_over_to_the_leaf() -
             "next ends",
             "seq ends",
         ]
-    assert model_calls(broker) == 1
+    assert asked(broker) == 1
 
 
 def test_several_agents_that_ask_are_answered_in_one_go() -> None:

@@ -47,9 +47,11 @@ __all__ = [
     "RESUMABLE",
     "WAIT",
     "Story",
+    "asked",
     "asking",
     "llm",
     "mark",
+    "model_of",
     "paused_in",
     "reply_to",
     "resumable",
@@ -91,6 +93,18 @@ def asking(name: str, *, times: int = 1, **options: Any) -> LlmAgent:
 def waiting(name: str, *, times: int = 1, **options: Any) -> LlmAgent:
     """An agent that waits for that many results of one turn."""
     return llm(name, calls(*[("wait", {"n": n}) for n in range(times)]), tools=[WAIT], **options)
+
+
+def model_of(agent: LlmAgent) -> ScriptedModel:
+    """The script of an agent."""
+    model = agent.model
+    assert isinstance(model, ScriptedModel)
+    return model
+
+
+def asked(agent: LlmAgent) -> int:
+    """How often an agent's model was asked."""
+    return len(model_of(agent).requests)
 
 
 def words(event: Event) -> str:

@@ -60,15 +60,15 @@ def continuation(
     top = sequences[-1] if sequences else main[0]
     inside = {id: below for id, way in ways.items() if (below := _below(way, top))}
     places: _Places = {}
-    for way in (*inside.values(), _below(main, top)):  # the last one stands
-        places |= {(step.branch, step.agent.name): step.saved for step in way}
+    for steps in (*inside.values(), _below(main, top)):  # the last one stands
+        places |= {(step.branch, step.agent.name): step.saved for step in steps}
     waits = frozenset(
         id
-        for id, way in inside.items()
-        if id not in answered and all(places[step.branch, step.agent.name] == step.saved for step in way)
+        for id, steps in inside.items()
+        if id not in answered and all(places[step.branch, step.agent.name] == step.saved for step in steps)
     )
-    for way in inside.values():
-        for agent, branch, _ in way:
+    for steps in inside.values():
+        for agent, branch, _ in steps:
             for one in agent.sub_agents if isinstance(agent, ParallelAgent) else ():
                 name = ".".join(filter(None, (branch, agent.name, one.name)))
                 places.setdefault((name, one.name), Checkpoint(ended=True))

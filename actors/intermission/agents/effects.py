@@ -23,6 +23,7 @@ __all__ = [
     "Effect",
     "Emit",
     "Ended",
+    "Escalate",
     "Fork",
     "Generated",
     "RunAgent",
@@ -138,7 +139,11 @@ class RunAgent:
 
 @dataclass(frozen=True, slots=True)
 class Escalate:
-    """Ask the enclosing loop to end, as the agent has done before the run was gone on with."""
+    """End the innermost agent around this one that ends by that, such as a loop, and leave all below it.
+
+    An event whose actions say `escalate` does the same, when it is stored. The answer is `None`; it comes if
+    there is no such agent.
+    """
 
 
 @dataclass(frozen=True, slots=True)
