@@ -1,5 +1,6 @@
 """What meets a pause: a second one in its session, a cancel, a deletion, a failing branch, a close."""
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -25,7 +26,7 @@ from intermission import (
 from intermission.pending import CONFIRMATION
 from intermission.runs.receipt import CancelOutcome
 from intermission.sessions.records import OPEN_RUNS, PENDING
-from intermission.testing import Gate, calls
+from intermission.testing import FaultyLog, Gate, calls
 from intermission_storage import EventLog, LmdbEventLog, MemoryEventLog
 from paused_apps import (
     PATIENCE,
@@ -139,6 +140,45 @@ def test_a_pause_that_is_answered_and_closed_at_once_is_answered_or_closed_and_n
             assert runner.pending(**session(number)) == []
         assert log.index(PENDING) == log.index(OPEN_RUNS) == []
         assert runner.recover() == []
+
+
+def test_a_cancel_by_key_that_meets_an_answer_elsewhere_between_look_and_append_says_who_is_busy(
+    effects: Path,
+) -> None:
+    inner, gate = MemoryEventLog(), Gate()
+    faulty = FaultyLog(MemoryEventLog(share=inner))
+
+    def pay(n: int) -> dict[str, int]:
+        """Pay."""
+        gate.wait()
+        return {"paid": n}
+
+    app = resumable(
+        agent("one", calls(("pay", {"n": 7})), tools=[FunctionTool(pay, require_confirmation=True)])
+    )
+    with Runner(app, log=faulty) as runner, Runner(app, log=inner) as other:
+        played(runner.run(**KEY, message="go"))
+        (call,) = runner.pending(**KEY)
+        append = faulty.hold(lambda _, written: written[0].kind == "cancel_requested")
+        busy: list[SessionBusyError] = []
+
+        def close() -> None:
+            try:
+                runner.cancel(**KEY)
+            except SessionBusyError as error:
+                busy.append(error)
+
+        closing = threading.Thread(target=close)
+        closing.start()
+        append.arrived()
+        run = other.resume(**KEY, answers=[call.approve()]).start()
+        gate.arrived()
+        append.open()
+        closing.join(PATIENCE)
+        gate.open()
+        assert run.result(PATIENCE).status is RunStatus.COMPLETED
+        assert [error.owner for error in busy] == [inner.owner]
+        assert_one_of_each(inner)
 
 
 def test_a_branch_that_fails_closes_the_pause_of_another_and_going_on_opens_it_again(effects: Path) -> None:
