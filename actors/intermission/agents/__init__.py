@@ -2,6 +2,7 @@
 
 from intermission.agents.app import App
 from intermission.agents.base import AgentContext, BaseAgent, CallbackContext
+from intermission.agents.compaction import EventsCompactionConfig
 from intermission.agents.control import exit_loop, transfer_to_agent
 from intermission.agents.effects import (
     Call,
@@ -28,6 +29,7 @@ __all__ = [
     "Emit",
     "Ended",
     "Escalate",
+    "EventsCompactionConfig",
     "Fork",
     "LlmAgent",
     "LoopAgent",

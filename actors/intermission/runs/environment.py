@@ -10,6 +10,7 @@ from typing import Any
 import pykka
 
 from intermission.agents.base import AgentContext, BaseAgent
+from intermission.agents.compaction import EventsCompactionConfig
 from intermission.agents.contents import CallOutcome
 from intermission.agents.effects import Runnable
 from intermission.agents.plugins import Plugins
@@ -56,6 +57,7 @@ class Environment:
         resumable: Whether the app keeps what is needed to go on with its runs.
         pauses: Whether a run ends where a call waits for an answer from outside.
         progress: How far its agents had come, if the run is gone on with.
+        compaction: How older events are summed up when the run is done, if that is due.
         branch: The branch that it begins on.
     """
 
@@ -73,12 +75,14 @@ class Environment:
         resumable: bool = False,
         pauses: bool = False,
         progress: Progress | None = None,
+        compaction: EventsCompactionConfig | None = None,
         branch: str | None = None,
     ) -> None:
         self.run = run
         self._branch = branch
         self.resumable = resumable
         self.pauses = pauses
+        self.compaction = compaction
         self._progress = progress
         self._root = root
         self._outcomes = outcomes

@@ -14,7 +14,7 @@ from intermission.runs.hooks import (
     after_run,
     agent_steps,
     has_agent_hooks,
-    has_run_hooks,
+    has_run_steps,
     run_steps,
     stopped_steps,
 )
@@ -42,12 +42,12 @@ class Frame:
 
 
 def root_frame(environment: Environment, agent: Runnable, context: AgentContext) -> Frame:
-    """Return the frame of a run's root agent, between the hooks of the run.
+    """Return the frame of a run's root agent, between what there is to do around it.
 
     Raises:
         TypeError: See `frame_of`.
     """
-    if has_run_hooks(environment.plugins):
+    if has_run_steps(environment):
         return Frame(run_steps(environment, agent, context), agent, context, quick=True)
     return frame_of(environment, agent, context)
 

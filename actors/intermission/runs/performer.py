@@ -29,7 +29,7 @@ from intermission.runs.environment import Environment
 from intermission.runs.fork import Forked, check_depth
 from intermission.runs.frames import Frame, frame_in, frame_of, part_frame
 from intermission.runs.hooks import Body, Opening
-from intermission.runs.line import Finished, Line, Pause, Store
+from intermission.runs.line import Finished, Line, Owe, Pause, Store
 from intermission.runs.messages import Item
 from intermission.runs.model_hooks import has_model_hooks, model_steps
 from intermission.runs.signals import RunPaused, RunStopped
@@ -159,6 +159,9 @@ class Performer(Storing):
                 return Outcome()
             case SaveState(state):
                 return self._save(self._stack[-1], state)
+            case Owe(item):
+                self.owed.append(item)
+                return Outcome()
             case Pause():
                 self._check_stop()
                 raise RunPaused

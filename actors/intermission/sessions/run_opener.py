@@ -9,6 +9,7 @@ from functools import partial
 
 import pykka
 
+from intermission.agents.compaction import EventsCompactionConfig, is_due
 from intermission.agents.continuation import continuation
 from intermission.agents.progress import Progress
 from intermission.agents.routing import route
@@ -284,6 +285,7 @@ class RunOpener(Actor):
             pauses=self._pauses,
             progress=progress,
             branch=branch,
+            compaction=self._compaction(current.run, view),
         )
         if current.run.verdict is not None:
             self._end(current, current.run.verdict)  # it was cancelled in the set-up: no agent starts
@@ -293,6 +295,13 @@ class RunOpener(Actor):
         current.agent = self.system.start(AgentActor, environment, agent)
         self.watch(current.agent)
         current.agent.tell(Begin())
+
+    def _compaction(self, run: Lifecycle, view: SessionView) -> EventsCompactionConfig | None:
+        """Return how older events are to be summed up when a run is done; `None` if that is not due."""
+        config = self._host.app.events_compaction_config
+        if config is None or not is_due(view.events, config.interval, run.invocation_id or ""):
+            return None
+        return config
 
     def _state_of(self, view: SessionView) -> Callable[[], Scopes]:
         key, shared = self._key, self._host.shared
