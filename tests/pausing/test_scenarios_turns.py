@@ -21,10 +21,10 @@ from intermission import (
     UnknownCallError,
 )
 from intermission.models import ChatCompletions, Model, ModelRequest
-from intermission.testing import ModelServer, ScriptedModel, calls
+from intermission.testing import ModelServer, ScriptedModel, calls, contents_problems
 from intermission_storage import MemoryEventLog
 from paused_apps import agent, assert_one_of_each, played, resumable
-from turns import assert_legal
+from wire_shapes import problems_on_the_wire
 
 MODES = pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
 
@@ -71,15 +71,10 @@ def by_argument(calls: Iterable[PendingCall]) -> list[PendingCall]:
     return sorted(calls, key=lambda call: call.arguments["n"])
 
 
-def assert_legal_anywhere(request: ModelRequest) -> None:
-    """Assert that any provider takes a request.
-
-    Each turn's results stand together and whole in the next content, as Anthropic's and Gemini's rules have
-    it, and the roles alternate.
-    """
-    assert_legal(request)
-    roles = [content.role for content in request.contents]
-    assert roles == ["user" if index % 2 == 0 else "model" for index in range(len(roles))]
+def assert_legal(request: ModelRequest) -> None:
+    """Assert that a request breaks no rule of OpenAI's, Anthropic's and Gemini's services."""
+    assert contents_problems(request.contents) == []
+    assert problems_on_the_wire(request.contents) == {}
 
 
 def responses_in(request: ModelRequest) -> list[dict[str, Any]]:
@@ -138,7 +133,7 @@ def test_three_calls_that_wait_are_answered_in_reverse_and_the_model_is_asked_on
         assert runner.pending(**KEY) == []
     assert sorted(bank.begun + bank.paid) == [1, 2, 3]  # each was begun once
     assert len(model.requests) == 2
-    assert_legal_anywhere(model.requests[1])
+    assert_legal(model.requests[1])
     expected = [{"value": n * 10} if tool == "order" else {"paid": n} for n in (1, 2, 3)]
     assert responses_in(model.requests[1]) == expected
 
@@ -227,7 +222,7 @@ def test_a_call_that_waits_for_leave_keeps_no_other_of_its_turn_and_is_made_with
     assert bank.paid == ([7] if approved else [])
     assert looked == [0]
     assert len(model.requests) == 2
-    assert_legal_anywhere(model.requests[1])
+    assert_legal(model.requests[1])
     paid, seen = responses_in(model.requests[1])
     assert seen == {"result": "seen"}
     assert paid == {"paid": 7} if approved else paid["status"] == "rejected"
