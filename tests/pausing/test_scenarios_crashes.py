@@ -123,6 +123,30 @@ ANSWERS: list[tuple[str, str, bool, bool, list[str], int]] = [
 
 
 @pytest.mark.parametrize(
+    ("later", "point", "stored", "effects"),
+    [(app, point, stored, effects) for app, point, stored, _, _, effects in ANSWERS],
+    indirect=["later"],
+)
+def test_an_answer_that_is_sent_again_to_another_process_goes_on_where_the_first_one_died(
+    place: Place, later: Runner, point: str, stored: bool, effects: int, request: pytest.FixtureRequest
+) -> None:
+    app = request.node.callspec.params["later"]
+    answers = paused(place, app)
+    with Elsewhere(*place, app, point, stored=stored) as child:
+        child.tell(["answer", "s", answers])
+        child.died()
+    run = later.resume(**KEY, answers=answers)
+    played(run)
+    assert run.status is RunStatus.COMPLETED
+    assert (run.result().last_seq is None) == ((point, stored) == ("end", True))  # then nothing was left
+    assert Effects(place.effects).all == ["pay7"] * effects
+    again = later.resume(**KEY, answers=answers)
+    assert played(again) == []
+    assert again.status is RunStatus.COMPLETED
+    assert_nothing_waits(later)
+
+
+@pytest.mark.parametrize(
     ("later", "point", "stored", "waits", "left", "effects"), ANSWERS, indirect=["later"]
 )
 def test_a_process_that_dies_while_it_goes_on_loses_no_answer_and_uses_none_twice(

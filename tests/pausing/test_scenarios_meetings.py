@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from apps import KEY, kinds
+from apps import KEY, kinds, records
 from intermission import (
     FunctionTool,
     ParallelAgent,
@@ -179,6 +179,37 @@ def test_a_cancel_by_key_that_meets_an_answer_elsewhere_between_look_and_append_
         assert run.result(PATIENCE).status is RunStatus.COMPLETED
         assert [error.owner for error in busy] == [inner.owner]
         assert_one_of_each(inner)
+
+
+def test_an_answer_that_is_sent_again_elsewhere_while_it_is_being_used_is_an_empty_run_at_once(
+    effects: Path,
+) -> None:
+    log, gate, counted = MemoryEventLog(), Gate(), Effects(effects)
+
+    def pay(n: int) -> dict[str, int]:
+        """Pay."""
+        counted.add(f"pay{n}")
+        gate.wait()
+        return {"paid": n}
+
+    app = resumable(
+        agent("one", calls(("pay", {"n": 7})), tools=[FunctionTool(pay, require_confirmation=True)])
+    )
+    with Runner(app, log=log) as runner, Runner(app, log=MemoryEventLog(share=log)) as other:
+        played(runner.run(**KEY, message="go"))
+        (call,) = other.pending(**KEY)
+        run = runner.resume(**KEY, answers=[call.approve()]).start()
+        gate.arrived()
+        before = records(log)
+        again = other.resume(**KEY, answers=[call.approve()])
+        assert played(again) == []
+        assert (again.status, again.invocation_id) == (RunStatus.COMPLETED, call.invocation_id)
+        with pytest.raises(SessionBusyError):
+            other.resume(**KEY, invocation_id=call.invocation_id).start()
+        assert records(log) == before
+        gate.open()
+        assert run.result(PATIENCE).status is RunStatus.COMPLETED
+    assert counted.all == ["pay7"]
 
 
 def test_a_branch_that_fails_closes_the_pause_of_another_and_going_on_opens_it_again(effects: Path) -> None:

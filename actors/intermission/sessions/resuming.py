@@ -134,8 +134,8 @@ def _nothing_to_do(
         )
     if begun is None or begun.get("status") == RunStatus.STOPPED:
         return RunStatus.COMPLETED
-    if begun.get("status") == RunStatus.INTERRUPTED and not left:
-        return None  # the answers were taken, and what they were given for was not done
+    if begun.get("status") in {None, RunStatus.INTERRUPTED} and not left:
+        return None  # the answers were taken, and what they were given for was not done, or is being done
     if asked.answers or (begun.get("status") == RunStatus.PAUSED and left):
         return RunStatus.PAUSED if left else RunStatus.COMPLETED
     return None
