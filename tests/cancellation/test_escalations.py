@@ -118,11 +118,17 @@ def test_a_kill_that_is_repeated_is_one_step_of_force(monkeypatch: pytest.Monkey
     assert told == [Force.TERMINATED, Force.KILLED]
 
 
+def fails_when_its_command_has_ended() -> None:
+    """Raise while a child has ended and is not reaped."""
+    with blocking.popen(["true"]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        raise ChildProcessError
+
+
 def test_a_command_that_ends_by_itself_is_no_force() -> None:
     def ends() -> None:
-        with pytest.raises(ValueError, match="enough"), blocking.popen(["true"]) as child:
-            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # ended, and not reaped
-            raise ValueError("enough")
+        with pytest.raises(ChildProcessError):
+            fails_when_its_command_has_ended()
         runs_a_command("exit 0")
         over.set()
 
