@@ -18,7 +18,7 @@ import asyncio, ctypes, os, signal, sys, threading, time
 from pathlib import Path
 from apps import KEY, app_with
 from blocked import wait_until_blocked
-from intermission import FunctionTool, Runner
+from intermission import FunctionTool, RunConfig, Runner
 from intermission.testing import ScriptedModel, calls
 from pools import until
 from process_tools import stubborn
@@ -60,7 +60,8 @@ def interrupt():
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 args = {{"path": str(path)}} if {tool} is a_process else {{}}
-runner = Runner(app_with(ScriptedModel(calls(({tool!r}, args))), {tool}), log=sys.argv[1])
+app = app_with(ScriptedModel(calls(({tool!r}, args))), {tool})
+runner = Runner(app, log=sys.argv[1], config=RunConfig(grace=0.2))
 run = runner.run(**KEY, message="hi")
 {end}
 print("end of main", flush=True)

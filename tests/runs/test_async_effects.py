@@ -60,11 +60,9 @@ TOOLS: list[Tool] = [
 
 def left_by_a_cancel(tool: Tool, path: Path) -> list[tuple[object, ...]]:
     """Cancel a run in a tool, which is told at once; return the shape of its records. The session goes on."""
-    log = MemoryEventLog()
+    log, called = MemoryEventLog(), calls(("work", {"path": str(path)}))
     with (
-        ModelServer(
-            calls(("work", {"path": str(path)})), "again"
-        ) as server,  # which refuses what no service would take
+        ModelServer(called, "again") as server,  # which refuses what no service would take
         closing(ChatCompletions("small", base_url=server.url, api_key="key")) as model,
         Runner(app_of(LlmAgent("agent", model, tools=[tool])), log=log) as runner,
     ):
