@@ -106,11 +106,15 @@ def test_each_signal_that_ends_a_command_of_a_call_stands_in_the_report_of_its_r
         assert run.cancel_report.requested <= first.at
 
 
+def go_on(group: int, signal: int) -> None:
+    """Be sent a signal, and live."""
+
+
 def test_a_kill_that_is_repeated_is_one_step_of_force(monkeypatch: pytest.MonkeyPatch) -> None:
     told = list[Force]()
     with subprocess.Popen(["sleep", "1000"], process_group=0) as child:
         with monkeypatch.context() as patched:
-            patched.setattr(os, "killpg", lambda *_: None)  # the child goes on
+            patched.setattr(os, "killpg", go_on)
             group = Group(child, 0.0, lambda force, _: told.append(force))
             for _ in range(4):
                 group.press()
