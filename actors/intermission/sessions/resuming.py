@@ -18,13 +18,13 @@ from intermission.errors import (
     UnknownCallError,
 )
 from intermission.events import Event
-from intermission.pending import CONFIRMATION, Answer, PendingCall, PendingKind, confirmation_in
+from intermission.pending import CONFIRMATION, Answer, PendingCall, PendingKind, confirmation_in, oldest_first
 from intermission.runs.plan import Plan, Resumption
 from intermission.runs.result import RunStatus
 from intermission.sessions.pauses import pauses_in
 from intermission.sessions.view import SessionView
 
-__all__ = ["OPEN", "Nothing", "Planned", "plan_of", "waiting_for"]
+__all__ = ["OPEN", "Nothing", "Planned", "plan_of"]
 
 OPEN = frozenset({None, RunStatus.PAUSED, RunStatus.INTERRUPTED})
 """The states of a run whose pending calls can be answered: it has no end, or may be gone on with."""
@@ -81,9 +81,8 @@ def plan_of(view: SessionView, app: App, asked: Resumption, message: Content) ->
     invocation_id = next(iter(invocations), asked.invocation_id)
     assert invocation_id is not None
     begun = view.unfinished.get(invocation_id)
-    left = tuple(
-        call for call in waiting.values() if call.invocation_id == invocation_id and call.id not in used
-    )
+    others = (call for call in waiting.values() if call.id not in used)
+    left = tuple(oldest_first(call for call in others if call.invocation_id == invocation_id))
     if not used:
         ended = _nothing_to_do(view, invocation_id, asked, message, left)
         if ended is not None:
@@ -148,9 +147,12 @@ def _waits(view: SessionView, waiting: dict[str, PendingCall], answer: Answer) -
         return None
     begun = view.unfinished.get(call.invocation_id, {"status": RunStatus.COMPLETED})
     if begun.get("status") not in OPEN:
+        goes_on = (
+            "" if begun["status"] == RunStatus.COMPLETED else "; resume(invocation_id=…) goes on with it"
+        )
         raise UnknownCallError(
             f"call {answer.id!r} waits for no answer any more: its run {call.invocation_id} ended "
-            f"{begun.get('status')}. Nothing was stored; resume(invocation_id=…) goes on with that run."
+            f"{begun['status']}. Nothing was stored{goes_on}."
         )
     if call.kind is PendingKind.CONFIRMATION:
         try:
@@ -181,12 +183,6 @@ def _invocation_of(view: SessionView, answer: Answer) -> str:
 def _part(answer: Answer, call: PendingCall) -> Part:
     name = CONFIRMATION if call.kind is PendingKind.CONFIRMATION else call.tool
     return Part(function_response=FunctionResponse(call.id, name, dict(answer.response)))
-
-
-def waiting_for(view: SessionView, plan: Plan) -> list[PendingCall]:
-    """Return the calls of a plan's invocation that wait for an answer before the plan is carried out."""
-    calls = pauses_in(view).calls.values()
-    return [call for call in calls if call.invocation_id == plan.invocation_id]
 
 
 def _plan_to_recover(view: SessionView, app: App, asked: Resumption, max_attempts: int) -> Plan | Nothing:
