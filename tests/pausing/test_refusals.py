@@ -199,6 +199,30 @@ def test_text_for_an_invocation_that_has_its_message_is_refused_and_its_delta_to
         assert "key" not in story.runner.sessions.get(**KEY).state
 
 
+def test_a_delta_for_an_invocation_that_is_over_is_refused() -> None:
+    with Story(waiting("A")) as story:
+        story.say()
+        (call,) = story.pending
+        story.answer(call)
+        id = story.result.invocation_id
+        for run in (
+            story.runner.resume(**KEY, invocation_id=id, state_delta={"key": 1}),
+            story.runner.resume(**KEY, answers=[call.reply({"ok": 1})], state_delta={"key": 1}),
+        ):
+            assert "set_state" in story.refused(AmbiguousResumeError, run)
+
+
+def test_an_answer_to_an_ordinary_call_is_one_to_no_call_that_waits() -> None:
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    with Story(llm("A", calls(("look", {})), tools=[look])) as story:
+        story.say()
+        (call,) = [call for event in story.events for call in event.function_calls]
+        story.refused(UnknownCallError, story.runner.resume(**KEY, answers={call.id: {"seen": "else"}}))
+
+
 def test_text_beside_answers_that_were_given_before_is_refused() -> None:
     with Story(waiting("A")) as story:
         story.say()

@@ -11,6 +11,7 @@ from intermission import (
     Content,
     FunctionCall,
     FunctionResponse,
+    FunctionTool,
     LoopAgent,
     ParallelAgent,
     Part,
@@ -21,9 +22,23 @@ from intermission import (
     SequentialAgent,
 )
 from intermission.agents.effects import Steps
-from intermission.testing import calls
+from intermission.testing import Gate, calls
 from intermission_storage import MemoryEventLog
-from pausing import WAIT, Story, asking, llm, mark, model_of, reply_to, resumable, seed, waiting, words
+from pausing import (
+    PATIENCE,
+    WAIT,
+    Story,
+    asked,
+    asking,
+    llm,
+    mark,
+    model_of,
+    reply_to,
+    resumable,
+    seed,
+    waiting,
+    words,
+)
 
 
 def look(n: int = 1) -> dict[str, int]:
@@ -149,6 +164,45 @@ def test_a_delta_without_a_message_is_held_by_an_event_of_the_user_without_conte
         assert (held.content, held.invocation_id) == (None, id)
         assert held.actions.state_delta == {"key": 1}
         assert story.runner.sessions.get(**KEY).state == {"key": 1}
+
+
+def test_a_delta_for_an_invocation_that_waits_is_kept_and_it_waits_on() -> None:
+    agent = waiting("A")
+    with Story(agent) as story:
+        story.say()
+        (call,) = story.pending
+        assert story.go_on(state_delta={"key": 1}) == []
+        assert (story.result.status, story.pending) == (RunStatus.PAUSED, [call])
+        assert story.runner.sessions.get(**KEY).state == {"key": 1}
+        assert story.answer(call) == ["A says A is done", "A ends"]
+    assert asked(agent) == 2
+
+
+def test_an_answer_that_was_taken_by_a_run_that_was_interrupted_goes_on_with_that() -> None:
+    gate, made = Gate(), list[int]()
+
+    def pay(n: int) -> dict[str, int]:
+        """Pay."""
+        made.append(n)
+        if len(made) == 1:
+            gate.wait()
+        return {"paid": n}
+
+    pays = FunctionTool(pay, require_confirmation=True)
+    first = Story(llm("A", calls(("pay", {"n": 1})), tools=[pays]))
+    with first:
+        first.say()
+        (call,) = first.pending
+        run = first.runner.resume(**KEY, answers=[call.approve()]).start()
+        gate.arrived()
+        first.runner.close(0, runs="release")
+        gate.open()
+        assert run.result(PATIENCE).status is RunStatus.INTERRUPTED
+    with Story(llm("A", tools=[pays]), first.log) as story:
+        assert story.pending == []
+        assert story.answer(call) == ["A hears pay", "A says A is done", "A ends"]
+        assert story.answer(call) == []
+    assert made == [1, 1]
 
 
 def test_of_several_invocations_the_one_is_gone_on_with_whose_call_is_answered() -> None:

@@ -89,7 +89,7 @@ class Forking(BaseAgent):
         (NOTHING, "TypeError: Fork takes a sequence of agents, not None"),
         ("abc", "TypeError: Fork takes a sequence of agents, not 'abc'"),
         ([], "ValueError: Fork has no agents"),
-        ([NOTHING], "TypeError: agent 'forking' yielded Fork(agents=[None], name=''), but None is no agent"),
+        ([NOTHING], "TypeError: agent 'forking' yielded Fork(agents=[None]), but None is no agent"),
     ],
 )
 def test_a_fork_of_nothing_is_an_error_at_its_yield_that_says_what_it_takes(agents: Any, said: str) -> None:

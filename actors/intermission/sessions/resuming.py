@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from intermission.agents.app import App
+from intermission.agents.confirmations import asked_call
 from intermission.agents.tree import missing
 from intermission.content import Content, FunctionResponse, Part
 from intermission.errors import (
@@ -42,7 +43,9 @@ Planned: TypeAlias = tuple[Plan, Content] | Nothing
 """A plan with the message that is stored for it, or that there is none."""
 
 
-def plan_of(view: SessionView, app: App, asked: Resumption, message: Content) -> Planned:
+def plan_of(
+    view: SessionView, app: App, asked: Resumption, message: Content, *, changes: bool = False
+) -> Planned:
     """Return how an invocation is gone on with.
 
     Args:
@@ -50,13 +53,14 @@ def plan_of(view: SessionView, app: App, asked: Resumption, message: Content) ->
         app: The app.
         asked: What is to be gone on with.
         message: What the user says beside.
+        changes: Whether changes of the state come with it, which nothing else would keep.
 
     Raises:
         MissingCallIdError: An answer does not say to which call.
         UnknownCallError: An answer is to a call that nobody waits for.
         InvalidAnswerError: An answer does not say what its call waits for.
         AmbiguousResumeError: The answers are to calls of several invocations, or there is a message for an
-            invocation that has its own.
+            invocation that has its own, or changes for one that is over.
         NothingToResumeError: The session knows no such invocation.
         AgentTreeChangedError: What it would be gone on with is not in the app any more.
     """
@@ -85,7 +89,12 @@ def plan_of(view: SessionView, app: App, asked: Resumption, message: Content) ->
     left = tuple(oldest_first(call for call in others if call.invocation_id == invocation_id))
     if not used:
         ended = _nothing_to_do(view, invocation_id, asked, message, left)
-        if ended is not None:
+        if changes and ended is RunStatus.COMPLETED:
+            raise AmbiguousResumeError(
+                f"invocation {invocation_id} has nothing left to do, and no record that would keep the "
+                "state_delta. Nothing was stored; sessions.set_state changes the state."
+            )
+        if ended is not None and not changes:
             return Nothing(invocation_id, ended, left if ended is RunStatus.PAUSED else ())
     assert begun is not None
     _check_tree(begun, app)
@@ -125,6 +134,8 @@ def _nothing_to_do(
         )
     if begun is None or begun.get("status") == RunStatus.STOPPED:
         return RunStatus.COMPLETED
+    if begun.get("status") == RunStatus.INTERRUPTED and not left:
+        return None  # the answers were taken, and what they were given for was not done
     if asked.answers or (begun.get("status") == RunStatus.PAUSED and left):
         return RunStatus.PAUSED if left else RunStatus.COMPLETED
     return None
@@ -169,11 +180,14 @@ def _invocation_of(view: SessionView, answer: Answer) -> str:
     """Return the invocation of a call that has been answered.
 
     Raises:
-        UnknownCallError: There was no such call.
+        UnknownCallError: There was no such call, or it was none that waits.
     """
     for event in reversed(view.events):
-        if any(call.id == answer.id for call in event.function_calls):
-            return event.invocation_id
+        for call in event.function_calls if event.long_running_tool_ids else ():
+            original = asked_call(call)
+            waited = call.id in event.long_running_tool_ids
+            if waited and answer.id in {call.id, call.id if original is None else original.id}:
+                return event.invocation_id
     raise UnknownCallError(
         f"the session has no call {answer.id!r} that could be answered. Nothing was stored; pending() lists "
         "the calls that wait."

@@ -115,7 +115,7 @@ class RunOpener(Actor):
         try:
             if not view.position:
                 raise SessionNotFoundError(self._key.app, self._key.user_id, self._key.session_id)
-            planned = plan_of(view, app, run.resumption, run.message)
+            planned = plan_of(view, app, run.resumption, run.message, changes=bool(run.stored_delta))
         except IntermissionError as error:
             if self._read_anew(current):
                 return False
