@@ -89,12 +89,9 @@ def plan_of(
     left = tuple(oldest_first(call for call in others if call.invocation_id == invocation_id))
     if not used:
         ended = _nothing_to_do(view, invocation_id, asked, message, left)
-        if changes and ended is RunStatus.COMPLETED:
-            raise AmbiguousResumeError(
-                f"invocation {invocation_id} has nothing left to do, and no record that would keep the "
-                "state_delta. Nothing was stored; sessions.set_state changes the state."
-            )
-        if ended is not None and not changes:
+        if changes:
+            _check_keeps_changes(invocation_id, ended)
+        elif ended is not None:
             return Nothing(invocation_id, ended, left if ended is RunStatus.PAUSED else ())
     assert begun is not None
     _check_tree(begun, app)
@@ -139,6 +136,14 @@ def _nothing_to_do(
     if asked.answers or (begun.get("status") == RunStatus.PAUSED and left):
         return RunStatus.PAUSED if left else RunStatus.COMPLETED
     return None
+
+
+def _check_keeps_changes(invocation_id: str, ended: RunStatus | None) -> None:
+    if ended is RunStatus.COMPLETED:
+        raise AmbiguousResumeError(
+            f"invocation {invocation_id} has nothing left to do, and no record that would keep the "
+            "state_delta. Nothing was stored; sessions.set_state changes the state."
+        )
 
 
 def _has_message(events: Sequence[Event], invocation_id: str) -> bool:
