@@ -28,7 +28,7 @@ from intermission.sessions.records import (
     run_ended,
 )
 from intermission.sessions.run_records import RunRecord, result_in_log, runs_in_log
-from intermission_storage import Claim, ConflictError, Kind, LogClosedError, Owner, Record
+from intermission_storage import Claim, ClaimedError, ConflictError, Kind, LogClosedError, Owner, Record
 from intermission_storage.log import check_page
 
 __all__ = ["Viewers"]
@@ -135,8 +135,8 @@ class Viewers:
                         *(entry for entry in waiting if entry.key[3] == run.invocation_id),
                     ],
                 )
-            except ConflictError:
-                continue  # its process has appended meanwhile, perhaps the end
+            except (ClaimedError, ConflictError):
+                continue  # somebody has appended meanwhile, perhaps the end, or goes on with it
             self._host.notices.ended_in_log(entries)
             return CancelReceipt(CancelOutcome.ACCEPTED, durable=True, last_seq=appended.position)
 
@@ -149,7 +149,7 @@ class Viewers:
     def _result(self, key: SessionKey, run: RunRecord | None) -> RunResult:
         if run is None:
             return RunResult(status=RunStatus.COMPLETED)
-        return result_in_log(self._host.log, key.stream, run)
+        return result_in_log(self._host.log, key, run)
 
     # Runs of other processes.
 

@@ -171,7 +171,7 @@ class Notices:
         record = run_in_log(self._log, key, invocation_id)
         if record is None or record.status is None:
             return
-        result = result_in_log(self._log, key.stream, record)
+        result = result_in_log(self._log, key, record)
         extra = _extra(key, invocation_id)
         for hook in self._on_end:
             yield Notice(hook_name(hook), partial(hook, record, result), extra)

@@ -89,12 +89,9 @@ def plan_of(
     left = tuple(oldest_first(call for call in others if call.invocation_id == invocation_id))
     if not used:
         ended = _nothing_to_do(view, invocation_id, asked, message, left)
-        if changes and ended is RunStatus.COMPLETED:
-            raise AmbiguousResumeError(
-                f"invocation {invocation_id} has nothing left to do, and no record that would keep the "
-                "state_delta. Nothing was stored; sessions.set_state changes the state."
-            )
-        if ended is not None and not changes:
+        if changes:
+            _check_keeps_changes(invocation_id, ended)
+        elif ended is not None:
             return Nothing(invocation_id, ended, left if ended is RunStatus.PAUSED else ())
     assert begun is not None
     _check_tree(begun, app)
@@ -134,11 +131,19 @@ def _nothing_to_do(
         )
     if begun is None or begun.get("status") == RunStatus.STOPPED:
         return RunStatus.COMPLETED
-    if begun.get("status") == RunStatus.INTERRUPTED and not left:
-        return None  # the answers were taken, and what they were given for was not done
+    if begun.get("status") in {None, RunStatus.INTERRUPTED} and not left:
+        return None  # the answers were taken, and what they were given for was not done, or is being done
     if asked.answers or (begun.get("status") == RunStatus.PAUSED and left):
         return RunStatus.PAUSED if left else RunStatus.COMPLETED
     return None
+
+
+def _check_keeps_changes(invocation_id: str, ended: RunStatus | None) -> None:
+    if ended is RunStatus.COMPLETED:
+        raise AmbiguousResumeError(
+            f"invocation {invocation_id} has nothing left to do, and no record that would keep the "
+            "state_delta. Nothing was stored; sessions.set_state changes the state."
+        )
 
 
 def _has_message(events: Sequence[Event], invocation_id: str) -> bool:
@@ -158,9 +163,8 @@ def _waits(view: SessionView, waiting: dict[str, PendingCall], answer: Answer) -
         return None
     begun = view.unfinished.get(call.invocation_id, {"status": RunStatus.COMPLETED})
     if begun.get("status") not in OPEN:
-        goes_on = (
-            "" if begun["status"] == RunStatus.COMPLETED else "; resume(invocation_id=…) goes on with it"
-        )
+        is_over = begun["status"] in {RunStatus.COMPLETED, RunStatus.STOPPED}
+        goes_on = "" if is_over else "; resume(invocation_id=…) goes on with it"
         raise UnknownCallError(
             f"call {answer.id!r} waits for no answer any more: its run {call.invocation_id} ended "
             f"{begun['status']}. Nothing was stored{goes_on}."

@@ -67,7 +67,8 @@ class Resuming(Administration):
         The answers tell which one; without them, the invocation id does. One that was cancelled, has failed
         or has expired is gone on with, too, for that is what its id asks for. Where there is nothing to do,
         for the answers were given before or the invocation waits for others or is over, the run ends at
-        once, `paused` or `completed`, and stores nothing. What cannot be done is an error of the run's start,
+        once, `paused` or `completed`, and stores nothing. Answers that are sent again where the process that
+        had taken them died go on with its run. What cannot be done is an error of the run's start,
         and nothing is stored: `UnknownCallError`, `MissingCallIdError`, `InvalidAnswerError`,
         `AmbiguousResumeError`, `NothingToResumeError`, `AgentTreeChangedError`, `SessionNotFoundError`.
 
