@@ -81,6 +81,23 @@ def test_what_a_decorator_has_made_is_called_with_it() -> None:
     assert called(odd_tools.number) == {"result": 1}
 
 
+@pytest.mark.parametrize("func", [odd_tools.tripled, odd_tools.bare])
+def test_a_function_is_refused_if_its_name_is_that_of_what_it_wraps_or_is_wrapped_by(func: Any) -> None:
+    with pytest.raises(TypeError, match="is something else, which its child would find instead"):
+        FunctionTool(func, isolation="process")
+
+
+def test_a_function_whose_name_was_not_there_yet_is_refused_when_it_is_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(odd_tools.__spec__, "_initializing", True, raising=False)
+        built = FunctionTool(odd_tools.tripled, isolation="process")
+    with pytest.raises(ToolProcessError, match="give the function a name of its own") as raised:
+        built.call({}, context())
+    assert not raised.value.begun
+
+
 def test_a_signal_that_is_blocked_here_interrupts_a_tool_all_the_same(tmp_path: Path) -> None:
     path = tmp_path / "pid"
     model = ScriptedModel(calls(("sleep", {"path": str(path)})), "done")
