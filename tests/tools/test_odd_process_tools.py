@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import odd_tools
 import plain_tools
 import process_tools
+import tree
 from apps import KEY, app_with
 from intermission import CancelScope, FunctionTool, RunConfig, Runner, ToolProcessError, ToolRaisedError
 from intermission.testing import ScriptedModel, calls
@@ -79,6 +81,25 @@ def test_a_process_with_an_alarm_serves_no_other_call() -> None:
 def test_what_a_decorator_has_made_is_called_with_it() -> None:
     assert called(odd_tools.doubled) == {"result": 2}
     assert called(odd_tools.number) == {"result": 1}
+
+
+def test_a_function_of_a_script_that_is_given_by_standard_input_is_refused() -> None:
+    script = """
+from intermission import FunctionTool
+def f(): ...
+FunctionTool(f, isolation="process")
+"""
+    command = [sys.executable, "-"]
+    finished = subprocess.run(
+        command,
+        input=script.encode(),
+        env=tree.environment(),
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    assert b"TypeError: tool 'f' cannot have isolation='process'" in finished.stderr
+    assert b"put the function into a module" in finished.stderr
 
 
 @pytest.mark.parametrize("func", [odd_tools.tripled, odd_tools.bare])

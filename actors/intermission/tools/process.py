@@ -163,8 +163,8 @@ def _problem(func: Any) -> str | None:
         )
     if func.__module__ in _MAIN and main_script() == ("", ""):
         return (
-            "what is typed at a prompt or in a notebook, or given by -c, is in no file that its child could "
-            "load; put the function into a module"
+            "what is typed at a prompt or in a notebook, or given by -c or standard input, is in no file "
+            "that its child could load; put the function into a module"
         )
     return _unless_found(func)
 
