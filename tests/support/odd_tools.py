@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 __all__ = [
     "close_all",
@@ -48,7 +49,7 @@ def end_a_fork() -> int | None:
     return process.exitcode
 
 
-def _wait(begun: "multiprocessing.synchronize.Event") -> None:  # type: ignore[name-defined]
+def _wait(begun: Any) -> None:
     begun.set()
     threading.Event().wait(3600)
 

@@ -58,7 +58,7 @@ def main_script() -> tuple[str, str]:
     if name is not None and name != "__main__":
         return "module", name
     path = getattr(main, "__file__", None)
-    return ("", "") if path in {None, "<stdin>"} else ("path", os.path.abspath(path))
+    return ("", "") if path is None or path == "<stdin>" else ("path", os.path.abspath(path))
 
 
 def refuse_while_loading() -> None:

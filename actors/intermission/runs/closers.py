@@ -3,7 +3,7 @@
 from collections.abc import Generator, Hashable
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import cast
+from typing import Any, cast
 
 from intermission.runs.current import waiter
 from intermission.runs.services import Services
@@ -53,10 +53,8 @@ def sessions_held_here(services: Services) -> frozenset[Hashable]:
         found.add(place)
         there, session = place
         for one in there.waits.waiters(session):
+            named: Any = one
             # That of another runner is named with it; see `place_of`.
-            match one:
-                case (Services() as other, other_session):
-                    todo.append((other, other_session))
-                case _:
-                    todo.append((there, one))
+            elsewhere = isinstance(named, tuple) and isinstance(named[0], Services)
+            todo.append(cast("tuple[Services, Hashable]", one) if elsewhere else (there, one))
     return frozenset(session for there, session in found if there is services)

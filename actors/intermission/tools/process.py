@@ -187,7 +187,7 @@ def _unless_found(func: types.FunctionType) -> str | None:
     return _another(func) if _is_another(func) and not is_on_its_way else None
 
 
-def _is_another(func: types.FunctionType) -> bool:
+def _is_another(func: Callable[..., Any]) -> bool:
     """Return whether a child would find what a function wraps, or what wraps it, in its place.
 
     They have the same names, as `functools.wraps` gives them. If neither wraps the other, the module was
@@ -205,7 +205,7 @@ def _wraps(outer: Any, inner: object) -> bool:
     return False
 
 
-def _another(func: types.FunctionType) -> str:
+def _another(func: Callable[..., Any]) -> str:
     return (
         f"{func.__name__!r} of module {func.__module__!r} is something else, which its child would find "
         "instead; give the function a name of its own"
