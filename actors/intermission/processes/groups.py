@@ -128,19 +128,32 @@ class Group:
             # The others of the group have the rest of the grace. As long as one of them lives, its number is
             # nobody else's.
             self._process.wait()
-            while (lives := self._signal(0)) and _left(kill_at):
-                if pump.run(min(_STEP, _left(kill_at))) is End.DONE:
-                    new_gate().acquire(timeout=_STEP)
-            if lives:
+            if self._outlives(kill_at, pump):
                 self._force(signal.SIGKILL, Force.KILLED)
         else:
             self._look()
             self._send(signal.SIGKILL, Force.KILLED)
-            try:
+            with suppress(TimeoutExpired):
                 self._process.wait(_PATIENCE)
-            except TimeoutExpired:
-                logger.error("child %d was killed, and the system does not end it", self._process.pid)
+        if self._outlives(time.monotonic() + _PATIENCE, pump):
+            logger.error(
+                "child %d or its group was killed, and the system does not end it", self._process.pid
+            )
         pump.run(_DRAIN)
+
+    def _outlives(self, deadline: float, pump: Pump) -> bool:
+        """Wait until the group has ended; return whether it lives at the deadline."""
+        while (lives := self._lives()) and _left(deadline):
+            if pump.run(min(_STEP, _left(deadline))) is End.DONE:
+                new_gate().acquire(timeout=_STEP)
+        return lives
+
+    def _lives(self) -> bool:
+        # A process that has ended is of its group until it is reaped, which in a container may be never.
+        group = self._process.pid
+        return any(one.is_alive for one in self._strays.values()) or (
+            _kill(os.killpg, group, 0) and _has_members(group)
+        )
 
     def _send(self, number: int, force: Force) -> bool:
         # Once a child is reaped, its number may be that of another group.
@@ -160,11 +173,7 @@ class Group:
         leader = self._process.pid
         if _look_at(leader) is not None or any(one.is_alive for one in self._strays.values()):
             return True
-        try:
-            found = [int(one.name) for one in _PROC.iterdir() if one.name.isdigit()]
-        except OSError:
-            return True  # the system does not say
-        return any(one is not None and one.group == leader for one in map(_look_at, found))
+        return _has_members(leader)
 
     def _signal(self, number: int) -> bool:
         reached = _kill(os.killpg, self._process.pid, number)
@@ -204,6 +213,16 @@ def _descendants(pid: int) -> list[int]:
     return found
 
 
+def _has_members(group: int) -> bool:
+    """Return whether a process of a group has not ended, reaped or not."""
+    try:
+        names = os.listdir(_PROC)
+    except OSError:  # the system has no such files: whoever is not reaped counts
+        return True
+    found = (_look_at(int(name)) for name in names if name.isdigit())
+    return any(one is not None and one.group == group for one in found)
+
+
 def _look_at(pid: int) -> Descendant | None:
     """Return what the system says of a process; `None` if it has ended."""
     try:
@@ -211,7 +230,7 @@ def _look_at(pid: int) -> Descendant | None:
     except OSError:
         return None
     state, _, group, session, *rest = tail.split()
-    if state in {"Z", "X"}:
+    if state in {"Z", "X"} and int(rest[13]) <= 1:  # its first thread may have ended before others
         return None
     return Descendant(pid, head.partition("(")[2], int(group), int(session), int(rest[15]))
 
