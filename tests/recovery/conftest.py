@@ -1,4 +1,4 @@
-"""One nursery for the tests of a module: it imports all once."""
+"""One nursery for all tests here: it imports everything once."""
 
 from collections.abc import Iterator
 
@@ -7,8 +7,8 @@ import pytest
 from nursery import Nursery
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery]:
-    """Give the module's nursery."""
+    """Give the nursery."""
     with Nursery() as made:
         yield made

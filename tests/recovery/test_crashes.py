@@ -34,7 +34,7 @@ _UNKNOWN = {
 }
 
 TABLE = {
-    # Where the process died: by the tool's `on_resume`, how often the effect happened, what the model is told.
+    # Where the process died: by the tool's `on_resume`, how often its effect happened, and what is told.
     BEGINNING: {"rerun": _ONCE, "ask": _ONCE, "fail": _ONCE, "look up": _ONCE},
     BEGUN: {"rerun": _ONCE, "ask": _ONCE, "fail": (0, _UNKNOWN), "look up": _ONCE},
     BEFORE: {"rerun": _ONCE, "ask": _ONCE, "fail": (0, _UNKNOWN), "look up": _ONCE},

@@ -74,7 +74,7 @@ def check_life(before: Aftermath, after: Aftermath) -> None:
 
 
 def check_end(before: Aftermath, after: Aftermath, died: str) -> None:
-    """Assert that the booking is complete, and each effect was had as often as the dead process had left it."""
+    """Assert that the booking is complete, and that nothing was done again that need not be."""
     assert not after.in_flight, died
     assert after.status[-1] == "completed", died
     check_life(before, after)

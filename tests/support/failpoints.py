@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -16,7 +16,7 @@ from intermission import Event
 from intermission.sessions.records import event_of
 from intermission_storage import Appended, BatchOptions, Kind, LmdbEventLog, Record, StorageError
 
-__all__ = ["Diary", "DyingLog", "Points", "label", "said_by"]
+__all__ = ["Diary", "DyingLog", "Points", "kill", "label", "said_by"]
 
 
 class Diary:
@@ -46,12 +46,20 @@ class Points:
         diary: Keeps the names of those that were passed, in its file "points".
         die: The name of the place where the process is killed, or how many are passed before.
         late: Seconds that it goes on after that place, while it is being killed.
+        crowd: Names of places that are not passed: the process is killed when somebody stands at each.
     """
 
-    def __init__(self, diary: Diary, die: str | int | None = None, late: float | None = None) -> None:
+    def __init__(
+        self,
+        diary: Diary,
+        die: str | int | None = None,
+        late: float | None = None,
+        crowd: Collection[str] = (),
+    ) -> None:
         self._diary = diary
         self._die = die
         self._late = late
+        self._crowd = set(crowd)
         self._lock = threading.Lock()
         self._passed: Counter[str] = Counter()
         self._count = 0
@@ -63,20 +71,28 @@ class Points:
             self._count += 1
             count, named = self._count, f"{name} #{self._passed[name]}"
             self._diary.write("points", named)
+            held = named in self._crowd
+            self._crowd.discard(named)
+            full = held and not self._crowd
+        if full:
+            kill()
+        elif held:
+            threading.Event().wait()
         if self._die not in {named, count}:
             return
         if self._late is None:
-            _kill()
+            kill()
         killer = threading.Thread(target=self._kill_late, daemon=True)
         killer.start()
 
     def _kill_late(self) -> None:
         assert self._late is not None
         threading.Event().wait(self._late)
-        _kill()
+        kill()
 
 
-def _kill() -> None:
+def kill() -> None:
+    """End this process as `kill -9` does."""
     os.kill(os.getpid(), signal.SIGKILL)
     threading.Event().wait()  # no step is made after that
 

@@ -16,7 +16,7 @@ KILLED = -9
 
 
 class Nursery:
-    """Begins lives, one after another. The names of programs are those in `tests/recovery/children/nursery.py`."""
+    """Begins lives, one after another, of the programs in `tests/recovery/children/nursery.py`."""
 
     def __init__(self) -> None:
         self._child = Child(ROOT / "tests/recovery/children/nursery.py")

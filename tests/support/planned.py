@@ -3,12 +3,13 @@
 `planned_app` is the smallest app of them: one agent that calls its tools once, and says "done" then.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from apps import APP, KEY
-from failpoints import Diary, DyingLog, Points, said_by
+from failpoints import Diary, DyingLog, Points, kill, said_by
 from intermission import (
     App,
     Content,
@@ -16,6 +17,7 @@ from intermission import (
     FunctionTool,
     LlmAgent,
     Part,
+    Plugin,
     ResumabilityConfig,
     Run,
     RunConfig,
@@ -26,7 +28,7 @@ from intermission import (
 from intermission.models import ModelRequest, ModelResponse
 from intermission.tools.base import LookUp
 
-__all__ = ["Planned", "consume", "effect_tool", "live", "planned_app", "times"]
+__all__ = ["Planned", "consume", "effect_tool", "live", "planned_app", "stubborn", "times"]
 
 
 class Planned:
@@ -89,12 +91,14 @@ def consume(run: Run, diary: Diary, points: Points) -> None:
     diary.write("ends", run.result(60).status)
 
 
-def planned_app(diary: Diary, points: Points, count: int = 3, *, resumable: bool = True) -> App:
+def planned_app(
+    diary: Diary, points: Points, count: int = 3, *, resumable: bool = True, plugins: Sequence[Plugin] = ()
+) -> App:
     """Return an app of one agent that calls tools `tool_0`, `tool_1` and so on."""
     names = [f"tool_{number}" for number in range(count)]
     tools = [effect_tool(name, diary, points) for name in names]
     agent = LlmAgent("agent", Planned("agent", names, diary, points), tools=tools)
-    return App(APP, agent, resumability_config=ResumabilityConfig(is_resumable=resumable))
+    return App(APP, agent, plugins=plugins, resumability_config=ResumabilityConfig(is_resumable=resumable))
 
 
 def live(
@@ -105,13 +109,14 @@ def live(
     die: str | int | None = None,
     resumable: bool = True,
     plenty: int = 1,
+    crowd: Sequence[str] = (),
 ) -> None:
     """Begin a run in each of so many sessions, or go on with those that are left, to the end of all.
 
     Session `s` is the first; the others are `s1`, `s2` and so on.
     """
     diary = Diary(folder)
-    points = Points(diary, die)
+    points = Points(diary, die, crowd=crowd)
     config = RunConfig(tool_execution=ToolExecution[mode])
     app = planned_app(diary, points, count, resumable=resumable)
     with (
@@ -125,3 +130,17 @@ def live(
             run.start()
         for run in runs:
             consume(run, diary, points)
+
+
+def stubborn(folder: str) -> None:
+    """Cancel a run whose tool goes on whatever happens, and die when that is durable."""
+    diary = Diary(folder)
+    points = Points(diary, crowd=["before the effect of tool_1 #1", "nowhere"])
+    app = planned_app(diary, points)
+    runner = Runner(app, log=Path(folder) / "log")
+    run = runner.run(**KEY, message="go").start()
+    while "before the effect of tool_1 #1" not in diary.read("points"):
+        threading.Event().wait(0.001)
+    run.cancel("enough")
+    assert run.result(60).status == "cancelled"
+    kill()

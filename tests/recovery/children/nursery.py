@@ -11,7 +11,7 @@ import tour
 from children import say, told
 from failpoints import Diary, Points
 
-PROGRAMS = {"tools": planned.live, "tour": tour.live}
+PROGRAMS = {"stubborn": planned.stubborn, "tools": planned.live, "tour": tour.live}
 
 
 def main() -> None:
