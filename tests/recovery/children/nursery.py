@@ -7,11 +7,12 @@ import traceback
 from typing import Any
 
 import planned
+import stepping
 import tour
 from children import say, told
 from failpoints import Diary, Points
 
-PROGRAMS = {"stubborn": planned.stubborn, "tools": planned.live, "tour": tour.live}
+PROGRAMS = {"steps": stepping.live, "stubborn": planned.stubborn, "tools": planned.live, "tour": tour.live}
 
 
 def main() -> None:
