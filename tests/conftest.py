@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 import scale
 import scenarios
+import stress
 from intermission.testing import assert_nothing_left
 from tree import ROOT
 
@@ -91,6 +92,13 @@ def nothing_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         with assert_nothing_left(directories=[temporary, *_watched()], ignore=CACHES):
             yield
     temporary.rmdir()
+
+
+@pytest.fixture(params=["quiet", "stress"])
+def load(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run a test twice, the second time with all cores busy. For races; each has half of their rounds."""
+    with stress.busy(0 if request.param == "quiet" else None):
+        yield
 
 
 @cache

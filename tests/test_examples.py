@@ -21,6 +21,12 @@ EXPECTED = {
         "{'report': '2026-11', 'chunks': 5, 'new': 2}\n"
     ),
     "web_cancel.py": ("s1 cancelled the client has hung up\ns1 completed whole\nb'Once ' b'Hello again.'\n"),
+    "process_tool.py": (
+        "in a process of its own: True for ada\n"
+        "cancelled and terminated: True\n"
+        "the process is there: False\n"
+        "It would have taken too long.\n"
+    ),
     "rate_limiter.py": "All sunny.\nthree calls took at least a tenth of a second: True\n",
     "quickstart.py": "It is in Utrecht.\ncompleted\n",
     "find_a_session_again.py": (

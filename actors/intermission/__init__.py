@@ -3,6 +3,7 @@
 A module imports only from the rows below its own:
 
     cli  __main__              the command line
+    tool_child                 the program of a child that runs tools
     testing                    what tests of agents need: scripted models, gates, a model server
     agent_tool                 agents as tools of others, by runners inside runs
     runner                     the caller's way in
@@ -12,7 +13,9 @@ A module imports only from the rows below its own:
     agents/                    agents as generators of effects: no thread, no I/O
     tools/  models/            what an agent uses: plain objects
     messages                   what actors say to each other
+    isolation/                 function calls in child processes
     blocking/                  waits that a cancel ends
+    processes/                 groups of child processes, their ends and their pipes
     kernel/                    what actors stand on
     events                     what is stored
     state  pending             what it changes; calls that wait for an answer
@@ -71,11 +74,18 @@ from intermission.errors import (
     SessionNotFoundError,
     ToolFailedError,
     UnknownCallError,
+    UnrequestedCancelError,
 )
 from intermission.events import Event, EventActions, Usage
+from intermission.isolation.errors import (
+    ReadOnlyContextError,
+    ToolProcessError,
+    ToolRaisedError,
+    UnguardedScriptError,
+)
 from intermission.kernel.actor import Actor
 from intermission.kernel.ref import ActorDeadError, ActorRef, AskTimeoutError
-from intermission.kernel.scope import Cancelled, CancelScope
+from intermission.kernel.scope import Cancelled, CancelScope, Force
 from intermission.kernel.supervision import Supervision, Terminated
 from intermission.kernel.system import ActorSystem
 from intermission.kernel.waits import ReentrantRunError
@@ -93,6 +103,7 @@ from intermission.runs.receipt import (
 )
 from intermission.runs.result import CancelSource, RunResult, RunStatus
 from intermission.runs.run import Run
+from intermission.runs.work import Escalation
 from intermission.sessions.catalog import SessionEntry, SessionInfo, Sessions
 from intermission.sessions.handle import Session
 from intermission.sessions.resuming_runs import Recovered, RecoveryReport
@@ -131,9 +142,11 @@ __all__ = [
     "Cancelled",
     "Confirmation",
     "Content",
+    "Escalation",
     "Event",
     "EventActions",
     "EventStored",
+    "Force",
     "FunctionCall",
     "FunctionResponse",
     "FunctionTool",
@@ -159,6 +172,7 @@ __all__ = [
     "PendingKind",
     "Plugin",
     "PoisonPill",
+    "ReadOnlyContextError",
     "Recovered",
     "RecoveryLimitError",
     "RecoveryReport",
@@ -195,7 +209,11 @@ __all__ = [
     "ToolContext",
     "ToolExecution",
     "ToolFailedError",
+    "ToolProcessError",
+    "ToolRaisedError",
+    "UnguardedScriptError",
     "UnknownCallError",
+    "UnrequestedCancelError",
     "Usage",
     "__version__",
     "exit_loop",

@@ -23,9 +23,11 @@
     ├── SessionExistsError           a session of that key exists already
     ├── SessionNotFoundError         the log holds no such session
     ├── ToolFailedError              an async tool failed, and no hook answered for it
-    └── UnknownCallError             an answer is to a call that nobody in the session waits for
+    ├── UnknownCallError             an answer is to a call that nobody in the session waits for
+    └── UnrequestedCancelError       code of yours was cancelled, and not by its run
 
-Errors of the event log are `intermission_storage.StorageError` and its kin.
+Those of tools in processes are in `isolation.errors`; errors of the event log are
+`intermission_storage.StorageError` and its kin.
 """
 
 from collections.abc import Sequence
@@ -59,6 +61,7 @@ __all__ = [
     "SessionNotFoundError",
     "ToolFailedError",
     "UnknownCallError",
+    "UnrequestedCancelError",
 ]
 
 
@@ -193,6 +196,8 @@ class ModelErrorKind(StrEnum):
     VALIDATION = "validation"
     CONFIGURATION = "configuration"
     CANCELLED = "cancelled"
+    """Something within the call was cancelled, and not by the run."""
+
     OTHER = "other"
 
 
@@ -350,3 +355,25 @@ class ToolFailedError(IntermissionError):
 
 class UnknownCallError(IntermissionError):
     """An answer is to a call that nobody in the session waits for. Nothing was stored."""
+
+
+class UnrequestedCancelError(IntermissionError):
+    """Code of the user's raised `Cancelled` or `asyncio.CancelledError`, and nobody had cancelled it.
+
+    It came out of a scope, task or future of that code's own, and is the `__cause__`. It fails the run as
+    any other error does, and cancels nothing. What was stored before is kept. Catch it where it arises.
+
+    A tool that does so has failed as a tool, and a model with a `ModelError` of the kind `cancelled`.
+
+    Attributes:
+        what: What raised it, for people.
+    """
+
+    def __init__(self, what: str, error: BaseException) -> None:
+        said = f": {error}" if str(error) else ""
+        super().__init__(
+            f"{what} was cancelled, and not by its run ({type(error).__name__}{said}). It is taken for an "
+            "error: nothing is cancelled, and what was stored before is kept."
+        )
+        self.what = what
+        self.__cause__ = error

@@ -12,6 +12,8 @@ from typing import Any, Literal, Self
 from intermission.agents.app import App
 from intermission.config import RunConfig
 from intermission.content import Content
+from intermission.isolation.children import Children
+from intermission.isolation.setting import refuse_while_loading
 from intermission.kernel.clock import Clock, SystemClock
 from intermission.kernel.dispatcher import Dispatcher
 from intermission.kernel.loops import Startup, ToolLoops
@@ -118,8 +120,7 @@ class Runner(Resuming):
         check_seconds("worker_wait", worker_wait)
         check_count("max_queued", max_queued, 0)
         check_count("resident_sessions", resident_sessions, 0)
-        self._app = app
-        self._config = config or RunConfig()
+        self._app, self._config = app, config or RunConfig()
         self._log: EventLog = LmdbEventLog(log) if isinstance(log, str | os.PathLike) else log
         opened = None if self._log is log else self._log
         # What computes in an actor of the program must not hold up the sessions, nor they it.
@@ -139,6 +140,7 @@ class Runner(Resuming):
             clock=clock or SystemClock(),
             scopes=ScopeHost(timer, pool),
             loops=ToolLoops(timer, loop=loop, on_startup=on_startup),
+            children=Children(timer, pool),
             plugins=app.plugins,
         )
         self._directory = Directory(self._start_session, max_queued=max_queued, resident=resident_sessions)
@@ -310,6 +312,7 @@ class Runner(Resuming):
         state_delta: Mapping[str, Any] | None,
         resumption: Resumption | None,
     ) -> Run:
+        refuse_while_loading()
         log, stream = self._log, key.stream
 
         def read_back(after: int, limit: int) -> Any:

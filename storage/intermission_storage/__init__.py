@@ -4,6 +4,8 @@ record.py            Kind, Record, Owner, Claim, IndexEntry: the values
 errors.py            every error of a log
 log.py               EventLog: what the runtime asks of a store
 codec.py             records <-> bytes
+log_metrics.py       what a log counts of its commits
+  histogram.py         how often something was how large
 admission.py         claims and positions: whether a batch may be committed
 memory_log.py        MemoryEventLog: for tests and the first minute
 lmdb_log.py          LmdbEventLog: on disk
@@ -21,6 +23,8 @@ lmdb_log.py          LmdbEventLog: on disk
   lmdb_schema.py       databases and keys
 """
 
+import logging
+
 from intermission_storage.check import Checkable, Report, verify
 from intermission_storage.dump import export
 from intermission_storage.errors import (
@@ -37,12 +41,18 @@ from intermission_storage.errors import (
     StaleClaimError,
     StorageError,
 )
+from intermission_storage.histogram import SECONDS, Histogram
 from intermission_storage.lmdb_log import LmdbEventLog
 from intermission_storage.log import BatchOptions, EventLog
+from intermission_storage.log_metrics import Measured
 from intermission_storage.memory_log import MemoryEventLog
 from intermission_storage.record import Appended, Claim, Head, IndexEntry, Kind, Owner, Record
 
+# As the runtime does under `intermission`: it is left to the program whether anybody listens.
+logging.getLogger("intermission.storage").addHandler(logging.NullHandler())
+
 __all__ = [
+    "SECONDS",
     "Appended",
     "BatchOptions",
     "Checkable",
@@ -52,6 +62,7 @@ __all__ = [
     "EncodingError",
     "EventLog",
     "Head",
+    "Histogram",
     "IndexEntry",
     "Kind",
     "LmdbEventLog",
@@ -62,6 +73,7 @@ __all__ = [
     "LogFullError",
     "LogReadOnlyError",
     "LogVersionError",
+    "Measured",
     "MemoryEventLog",
     "Owner",
     "Record",

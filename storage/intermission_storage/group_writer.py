@@ -71,6 +71,11 @@ class GroupWriter(Generic[JobT]):
         """
         self._flush(_Mark(then), timeout)
 
+    @property
+    def waiting(self) -> int:
+        """How many places of the queue are taken: one a job, and more for a large one."""
+        return self._jobs.qsize()
+
     def is_current(self) -> bool:
         """Return whether the caller runs on the writer's thread."""
         return threading.current_thread() is self._thread

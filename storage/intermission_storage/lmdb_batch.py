@@ -60,6 +60,12 @@ class Job:
     delete: bool = False
     outcome: Appended | StorageError | None = None
 
+    @property
+    def count(self) -> int:
+        """How many records it has, those for other streams among them."""
+        own = len(self.records)
+        return own + sum(len(records) for _, _, records in self.also) if self.also else own
+
 
 _IsAlive: TypeAlias = Callable[[lmdb.Transaction, PackedOwner], bool]
 

@@ -3,10 +3,10 @@
 import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 from intermission_storage.admission import Request
 from intermission_storage.codec import encode_record
@@ -167,6 +167,10 @@ class LmdbEventLog:
         """See `EventLog.index`."""
         self._check_open()
         return self._reader.index(index, tuple(prefix), after=after, limit=limit)
+
+    def metrics(self) -> Mapping[str, Any]:
+        """See `Measured.metrics`: of all logs that this process has open at the path, since the first."""
+        return self._store.metrics.snapshot(0 if self._read_only else self._store.writer.waiting)
 
     def check_structure(self) -> list[str]:
         """See `Checkable.check_structure`: whether the file is sound as one of LMDB's, page by page."""

@@ -5,6 +5,7 @@ import itertools
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -26,12 +27,13 @@ from intermission_storage.lmdb_schema import (
     unpack_owner,
 )
 from intermission_storage.lmdb_turn import WriteTurn
+from intermission_storage.log_metrics import LogMetrics
 from intermission_storage.record import Owner
 from intermission_storage.wakeup import Wakeup
 
 __all__ = ["Commits", "LmdbStore"]
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("intermission.storage")
 
 _MAX_POSITIONS = 100_000  # streams whose position is remembered between commits
 
@@ -63,6 +65,7 @@ class LmdbStore:
             path, turn, map_size=map_size, max_size=max_size, sync=sync, read_only=read_only
         )
         self.commits = Commits()
+        self.metrics = LogMetrics()  # written by the thread that commits
         self._handles = itertools.count(1)
         self._writer: GroupWriter[Job] | None = None  # None: for reading only
         self._any_closed = False  # whether a job may come of an owner that was closed
@@ -195,6 +198,7 @@ class LmdbStore:
                     self._commit(part)
                 return
             failed = error if isinstance(error, StorageError) else _unexpected(error)
+            self.metrics.refused += len(jobs)
             for job in jobs:
                 job.outcome = failed
         self.commits.notify()
@@ -206,9 +210,15 @@ class LmdbStore:
                 _log_failure(job)
 
     def _commit_together(self, jobs: Sequence[Job]) -> None:
+        began = time.perf_counter()
         self._last_transaction = self.environment.write(
             lambda transaction: self._apply(transaction, jobs), reserve=all(job.delete for job in jobs)
         )
+        done = [job for job in jobs if not isinstance(job.outcome, StorageError)]
+        self.metrics.batches += len(done)
+        self.metrics.refused += len(jobs) - len(done)
+        self.metrics.records += sum(job.count for job in done)
+        self.metrics.committed(len(jobs), began)
 
     def _apply(self, transaction: lmdb.Transaction, jobs: Sequence[Job]) -> int:
         """Do the jobs; return the transaction's number if it is certain to be used up by it, else -1."""

@@ -6,10 +6,11 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 from intermission_storage.admission import HeldError, Position, Request, admit, token_after
 from intermission_storage.codec import (
@@ -21,11 +22,12 @@ from intermission_storage.codec import (
 )
 from intermission_storage.errors import ClaimedError, ConflictError, LogClosedError, StorageError
 from intermission_storage.log import BatchOptions, Done, check_batch, check_index_key, check_page, waited
+from intermission_storage.log_metrics import LogMetrics
 from intermission_storage.record import Appended, Claim, Head, IndexEntry, Owner, Record
 
 __all__ = ["MemoryEventLog"]
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("intermission.storage")
 
 _IndexKey = tuple[str, tuple[str, ...]]
 
@@ -61,6 +63,7 @@ class _Store:
         self.tokens = itertools.count(1)
         self.owners: set[Owner] = set()
         self.handles = itertools.count(1)
+        self.metrics = LogMetrics()  # written by whoever has the lock
         self.following = 0  # who waits for a change; an interrupt may leave it too high
 
 
@@ -98,10 +101,16 @@ class MemoryEventLog:
         also = {name: [encode_record(record) for record in more] for name, more in request.also.items()}
         with self._store.changed:
             self._check_open()
+            began, metrics = time.perf_counter(), self._store.metrics
             try:
                 outcome: Appended | StorageError = self._commit(request, encoded, values, also)
             except StorageError as refused:
                 outcome = refused
+                metrics.refused += 1
+            else:
+                metrics.batches += 1
+                metrics.records += len(encoded) + sum(map(len, also.values()))
+                metrics.committed(1, began)
             if self._store.following:
                 self._store.changed.notify_all()
         try:
@@ -117,10 +126,13 @@ class MemoryEventLog:
         """See `EventLog.delete`."""
         with self._store.changed:
             self._check_open()
+            began = time.perf_counter()
             self._admit(Request(stream, token=token, take_over=take_over))
             found = self._store.streams.pop(stream, None)
             if found is None:
                 return False
+            self._store.metrics.batches += 1
+            self._store.metrics.committed(1, began)
             for key in found.index:
                 del self._store.index[key]
             return found.position.last > 0 or bool(found.index)
@@ -193,6 +205,10 @@ class MemoryEventLog:
             if key[: len(below)] == below and (after is None or key > after.key)
         )
         return list(itertools.islice(entries, limit))
+
+    def metrics(self) -> Mapping[str, Any]:
+        """See `Measured.metrics`: of this log, however often it is opened. A commit is one batch."""
+        return self._store.metrics.snapshot()
 
     def close(self) -> None:
         """See `EventLog.close`. The records are dropped with the last log that shares them."""

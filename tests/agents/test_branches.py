@@ -1,7 +1,7 @@
 """Agents on branches of their own, at the same time."""
 
 from apps import KEY, app_of
-from chat_rules import broken_rules_of
+from desk import assert_legal
 from intermission import AgentContext, BaseAgent, Content, LlmAgent, Runner
 from intermission.agents.effects import Fork, Steps
 from intermission.testing import ScriptedModel, calls
@@ -42,7 +42,8 @@ def test_agents_on_branches_read_the_events_while_others_are_stored_and_see_thei
         assert runner.run(**KEY, message="hi").answer(PATIENCE) == "All done."
 
     for name, model in models.items():
-        assert [broken_rules_of(request) for request in model.requests] == [[]] * (ROUNDS + 1)
+        assert_legal(model.requests)
+        assert len(model.requests) == ROUNDS + 1
         contents = contents_of(model)
         assert len(contents) == 1 + 2 * ROUNDS
         seen = {one.response["result"] for content in contents for one in content.function_responses}

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from intermission import Content, Event, FunctionCall, FunctionResponse, Part
-from intermission.agents.contents import CallOutcome, conversation, outcome_response
+from intermission.agents.contents import CallOutcome, asking, conversation, outcome_response
 from intermission.content import Blob
 from intermission.events import is_within
+from intermission.testing import contents_problems
 from play import answering, calling, said
 
 UNKNOWN = outcome_response("unknown")
@@ -245,3 +246,65 @@ def test_a_late_answer_goes_on_with_the_turn_of_its_call() -> None:
         )
         == 3
     )
+
+
+def test_the_turn_begins_with_the_newest_message_that_says_something() -> None:
+    thought = said(Content("model", (Part(text="hm", thought=True),)), "b")
+    answered = answering("0", author="user", said_back=" ")
+    events = [said("old", "user"), said("gone"), said("new", "user"), calling("1"), answering("1")]
+
+    assert texts(*events, thought, said(" ", "user"), answered, current_turn=True) == ["new", "", ""]
+
+
+def test_what_is_only_white_space_is_left_out() -> None:
+    blank = Content("user", (Part(text=" "), Part(text="\n")))
+
+    assert texts(said("hi", "user"), said(" \n"), said(blank, "user"), said("done")) == ["hi", "done"]
+
+
+@pytest.mark.parametrize("author", ["user", "a"])
+def test_who_says_a_text_follows_from_its_author_whatever_role_it_was_given(author: str) -> None:
+    one = (Part(text="hi"),)
+    contents = shown(said(Content("assistant", one), author), said(Content("assistant", one * 2), author))
+
+    assert {content.role for content in contents} == {"user" if author == "user" else "model"}
+
+
+def test_a_call_with_the_id_of_an_earlier_one_is_given_another_and_keeps_its_response() -> None:
+    turns = [calling("1"), answering("1", said_back="a"), calling("1"), answering("1", said_back="b")]
+    contents = shown(said("hi", "user"), *turns, calling("1"), outcomes={"1": "stopped"})
+
+    assert len({call.id for content in contents for call in content.function_calls}) == 3
+    assert contents_problems(contents) == []
+    told = [one.response for content in contents for one in content.function_responses]
+    assert [one.get("ok", one.get("outcome")) for one in told] == ["a", "b", "stopped"]
+
+
+def test_a_response_under_another_name_is_given_that_of_its_call() -> None:
+    odd = Content("user", (Part(function_response=FunctionResponse("1", "see", {"ok": True})),))
+    _, (response,) = (content.function_responses for content in shown(calling("1"), said(odd, "user")))
+
+    assert response == FunctionResponse("1", "look", {"ok": True})
+
+
+def test_a_model_that_is_asked_again_after_its_own_words_is_told_to_go_on() -> None:
+    contents = shown(said("hi", "user"), said("done"))
+    asked = asking(contents)
+
+    assert asked[:2] == contents
+    assert [content.role for content in asked] == ["user", "model", "user"]
+    assert asking(asked) is asked
+
+
+def test_a_conversation_that_begins_with_the_model_is_told_as_what_it_said_before() -> None:
+    asked = asking(shown(calling("1"), answering("1")))
+
+    assert [content.role for content in asked] == ["user", "model", "user"]
+    assert contents_problems(asked) == []
+
+
+def test_a_model_is_asked_something_even_if_nothing_was_said() -> None:
+    (only,) = asking(shown(said(" ", "user")))
+
+    assert only.role == "user"
+    assert only.text

@@ -1,4 +1,4 @@
-"""Whatever a log holds, what is made of it is a conversation that an OpenAI chat endpoint takes."""
+"""Whatever a log holds, what is made of it is a conversation that each provider takes."""
 
 from typing import Any
 
@@ -6,18 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scale
-from chat_rules import broken_rules, broken_rules_of
 from intermission import Content, Event, FunctionCall, FunctionResponse, Part
-from intermission.agents.contents import conversation
-from intermission.models import ModelRequest
+from intermission.agents.contents import asking, conversation
+from intermission.testing import contents_problems
 from play import said
+from wire_shapes import problems_on_the_wire
 
 IDS = st.sampled_from(["1", "2", "3", ""])
 PARTS = st.one_of(
-    st.sampled_from(["", "hi"]).map(lambda text: Part(text=text)),
+    st.sampled_from(["", " \n", "hi"]).map(lambda text: Part(text=text)),
     st.just(Part(text="hm", thought=True)),
     IDS.map(lambda name: Part(function_call=FunctionCall(name, "look", {"at": name}))),
     IDS.map(lambda name: Part(function_response=FunctionResponse(name, "look", {"seen": name}))),
+    IDS.map(lambda name: Part(function_response=FunctionResponse(name, "other", {"seen": name}))),
 )
 
 
@@ -31,7 +32,8 @@ def event(
     return said(content, author, branch=branch, partial=partial, long_running_tool_ids=pending)
 
 
-CONTENTS = st.none() | st.builds(content, st.sampled_from(["user", "model"]), st.lists(PARTS, max_size=4))
+ROLES = st.sampled_from(["user", "model", "assistant"])
+CONTENTS = st.none() | st.builds(content, ROLES, st.lists(PARTS, max_size=4))
 EVENTS = st.builds(
     event,
     CONTENTS,
@@ -47,12 +49,13 @@ OUTCOMES = st.none() | st.dictionaries(
 
 @settings(max_examples=scale.rounds(300, 5000))
 @given(st.lists(EVENTS, max_size=10), st.sampled_from([None, "p", "p.a"]), OUTCOMES, st.booleans())
-def test_whatever_the_log_holds_the_conversation_breaks_no_rule_of_the_endpoint(
+def test_whatever_the_log_holds_the_conversation_breaks_no_rule_of_a_provider(
     events: list[Event], branch: str | None, outcomes: Any, current_turn: bool
 ) -> None:
-    contents = conversation(events, "a", branch, outcomes=outcomes, current_turn=current_turn)
+    contents = asking(conversation(events, "a", branch, outcomes=outcomes, current_turn=current_turn))
 
-    assert broken_rules_of(ModelRequest(contents=contents)) == []
+    assert contents_problems(contents) == []
+    assert problems_on_the_wire(contents) == {}
 
 
 @given(st.lists(EVENTS, max_size=10))
@@ -60,37 +63,9 @@ def test_every_call_of_the_agents_is_shown_and_answered(events: list[Event]) -> 
     contents = conversation([*events, said("and now?", "user")], "a")
 
     called = [
-        {call.id for call in event.function_calls if call.id}
+        {call.args["at"] for call in event.function_calls if call.id}
         for event in events
         if event.author == "a" and not event.partial and any(call.id for call in event.function_calls)
     ]
-    shown = [{call.id for call in one.function_calls if call.id in "123"} for one in contents]
+    shown = [{call.args["at"] for call in one.function_calls if call.args["at"]} for one in contents]
     assert [ids for ids in shown if ids] == called
-
-
-def wire(*messages: dict[str, Any]) -> list[str]:
-    return broken_rules(messages)
-
-
-def call(*ids: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": None, "tool_calls": [{"id": name} for name in ids]}
-
-
-def answer(name: str) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": name, "content": "{}"}
-
-
-def test_a_broken_rule_is_found() -> None:
-    user = {"role": "user", "content": "hi"}
-    assert wire(user, call("1", "2"), answer("2"), answer("1"), user) == []
-    assert wire(call("1"), user, answer("1")) == [
-        "1: calls ['1'] are not answered before it",
-        "2: a response to no open call",
-    ]
-    assert wire(call("1", "2"), answer("1")) == ["end: calls ['2'] are not answered"]
-    assert wire(call("1"), answer("1"), answer("1")) == ["2: a response to no open call"]
-    assert wire(call("1", "1"), answer("1"), answer("1")) == ["0: call ids ['1', '1']"]
-    assert wire(call(""), answer("")) == ["0: call ids ['']"]
-    assert wire({"role": "assistant", "content": ""}) == ["0: it is empty"]
-    assert wire({**call("1"), "role": "user"}, answer("1")) == ["0: calls of the role user"]
-    assert wire({"role": "model", "content": "hi"}) == ["0: the role model"]

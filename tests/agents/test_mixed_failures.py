@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 import scale
 from apps import KEY
+from desk import assert_legal
 from hooks import app_plugged, of_kind, plugin
 from intermission import AgentTool, LlmAgent, OnToolFailure, RunConfig, Runner, RunStatus, ToolExecution
-from intermission.models.chat_request import chat_request
 from intermission.testing import ScriptedModel, calls, text
-from intermission.testing.chat_history import problems
 from intermission_storage import MemoryEventLog
 
 PATIENCE = 30.0
@@ -139,5 +138,4 @@ def test_each_run_ends_and_the_next_request_is_legal(
     for one in (agent, *agent.sub_agents):
         assert isinstance(one, LlmAgent)
         assert isinstance(one.model, ScriptedModel)
-        for request in one.model.requests:
-            assert problems(chat_request("any", request, {})["messages"]) == []
+        assert_legal(one.model.requests)

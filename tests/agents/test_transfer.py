@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apps import KEY, app_of
-from chat_rules import broken_rules_of
+from desk import assert_legal
 from intermission import (
     AgentContext,
     AgentNotFoundError,
@@ -231,7 +231,7 @@ def test_a_transfer_to_an_agent_that_is_nowhere_fails_the_run_and_leaves_the_ses
         assert isinstance(result.error, AgentNotFoundError)
         assert (result.error.agent, result.error.target) == ("root", "ghost")
         assert runner.run(**KEY, message="again").answer(30) == "ok"
-    assert broken_rules_of(model.requests[-1]) == []
+    assert_legal(model.requests)
 
 
 def test_who_has_handed_over_is_asked_again_if_the_other_ends_without_a_final_event() -> None:

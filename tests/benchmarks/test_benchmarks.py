@@ -12,6 +12,7 @@ RUNTIME = "tests/benchmarks/runtime.py"
 STARTUP = "tests/benchmarks/startup.py"
 BLOCKING = "tests/benchmarks/blocking.py"
 CANCEL = "tests/benchmarks/cancel.py"
+STUBBORN = "tests/benchmarks/stubborn.py"
 
 
 @pytest.mark.slow
@@ -88,3 +89,14 @@ def test_the_benchmark_of_cancels_shows_a_row_for_each_phase_and_what_a_storm_le
     assert [row[0] for row in table[2 : 2 + len(both)]] == both
     assert table[-1][0] == "20"
     assert table[-1][-2:] == ["0", "0"]  # descriptors and threads
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_stubborn_tools_shows_what_they_cost_the_others_of_whom_none_fails() -> None:
+    finished = run(sys.executable, STUBBORN, "--quick")
+    finished.check()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in finished.output.splitlines()]
+    header, _, row = [row for row in rows if row]
+    assert row[:3] == ["20", "32", "5"]
+    assert row[header.index("failed (0)")] == "0"
+    assert float(row[header.index("share (>= 0.7)")]) > 0

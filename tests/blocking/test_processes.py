@@ -1,5 +1,6 @@
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 import scale
 from intermission import Cancelled, CancelScope, blocking
+from pids import has_ended
 from pools import until
 from races import at_once
 from waiting import Attempt, until_still
@@ -37,13 +39,6 @@ def python(script: str, *arguments: str) -> list[str]:
 
 def made_by(run: Callable[..., object], **options: Any) -> dict[str, Any]:
     return vars(run(**options))
-
-
-def has_ended(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 @pytest.mark.parametrize("scoped", [True, False])
@@ -146,7 +141,7 @@ def test_the_rest_of_the_group_has_the_rest_of_the_grace(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("call", ["run", "communicate"])
 def test_a_process_that_left_the_group_and_holds_the_pipe_does_not_hold_the_wait(
-    call: str, tmp_path: Path
+    call: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     pid = tmp_path / "pid"
     scope = CancelScope.child_of(None)
@@ -167,6 +162,8 @@ def test_a_process_that_left_the_group_and_holds_the_pipe_does_not_hold_the_wait
         assert isinstance(attempt.ended(), Cancelled)
         assert attempt.ended_at - began < 5
         assert not has_ended(int(pid.read_text())), "it has left the group, and is not ours to end"
+        (told,) = caplog.records
+        assert re.search(rf"goes on: (sh|sleep) \(process {int(pid.read_text())}\)$", told.getMessage())
     finally:
         os.kill(int(pid.read_text()), signal.SIGKILL)
 

@@ -12,8 +12,8 @@ import pytest
 from apps import KEY, Key, app_with, kinds, records
 from intermission import Event, Run, RunConfig, Runner, RunStatus
 from intermission.models import ChatCompletions
-from intermission.testing import Gate, ModelServer, ScriptedModel, calls, stream, text
-from intermission_storage import LmdbEventLog, MemoryEventLog
+from intermission.testing import FaultyLog, Gate, ModelServer, ScriptedModel, calls, stream, text
+from intermission_storage import LmdbEventLog, LogFullError, MemoryEventLog
 from loops import PATIENCE
 from races import at_once
 from scale import rounds
@@ -92,7 +92,7 @@ def test_whatever_a_subscriber_was_shown_as_final_is_in_the_log_in_that_order_wh
     assert RunStatus.CANCELLED in statuses
 
 
-@pytest.mark.scenario("A2")
+@pytest.mark.scenario("A2", "A4")
 def test_a_detached_run_whose_client_goes_in_a_tool_ends_and_a_client_that_comes_back_reads_all_of_it(
     gate: Gate,
 ) -> None:
@@ -147,3 +147,38 @@ def test_after_the_cancel_of_a_lost_consumer_nothing_that_was_not_shown_whole_is
         assert runner.run(**KEY, message="next").answer(PATIENCE) == "ok"
         said = [message["content"] for message in server.requests[-1]["messages"]]
         assert said == ["hi", "next"]
+
+
+def test_a_cancel_while_an_append_is_under_way_that_then_fails_is_no_failure_of_the_log() -> None:
+    log = FaultyLog()
+    with Runner(app_with(ScriptedModel(calls(("look", {})), default="ok")), log=log) as runner:
+        held = log.hold(2)
+        log.refuse(2, LogFullError("no room"))
+        run = runner.run(**KEY, message="hi")
+        run.begin()
+        held.arrived()
+        assert run.cancel("enough").accepted
+        held.open()
+        result = run.result(PATIENCE)
+        assert (result.status, result.error) == (RunStatus.CANCELLED, None)
+        assert kinds(log)[1:] == ["run_started", "event", "cancel_requested", "run_ended"]
+        assert runner.run(**KEY, message="next").answer(PATIENCE) == "ok"
+
+
+def test_a_cancel_whose_end_cannot_be_stored_fails_with_the_logs_error_and_is_stored_before_the_next_run(
+    gate: Gate,
+) -> None:
+    log = FaultyLog()
+    with Runner(app_with(ScriptedModel(text(gate, "late"), default="ok")), log=log) as runner:
+        run = runner.run(**KEY, message="hi").start()
+        gate.arrived()
+        log.refuse("run_ended", LogFullError("no room"))
+        receipt = run.cancel("enough")
+        assert receipt.accepted
+        assert not receipt.durable
+        result = run.result(PATIENCE)
+        assert (result.status, type(result.error)) == (RunStatus.FAILED, LogFullError)
+        gate.open()
+        assert runner.run(**KEY, message="next").answer(PATIENCE) == "ok"
+    ends = [record.data["status"] for record in records(log) if record.kind == "run_ended"]
+    assert ends == ["failed", "completed"]

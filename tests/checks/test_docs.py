@@ -3,6 +3,7 @@
 import io
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from sybil import Document
@@ -24,8 +25,12 @@ PYTHON = AbstractCodeBlockParser(
 )
 
 
-def run(page: Page) -> None:
-    """Run the Python blocks of a page in order, in one namespace."""
+def run(page: Page, scripts: Path | None = None) -> None:
+    """Run the Python blocks of a page in order, in one namespace.
+
+    Each is written to `scripts`, too, and is the main script meanwhile: a process that looks for a function
+    of it loads it from there.
+    """
     document = Document(page.text, str(ROOT / page.name))
     document.namespace["__name__"] = "__main__"
     for region in PYTHON(document):
@@ -36,14 +41,24 @@ def run(page: Page) -> None:
         block.line for block in page.blocks if block.language == "python"
     ]
     for example in examples:
+        if scripts is not None:
+            script = scripts / f"line{example.line}.py"
+            script.write_text(example.parsed)
+            sys.modules["__main__"].__file__ = str(script)
         example.evaluate()
 
 
 @pytest.mark.parametrize("path", [*DOCS, *OTHERS], ids=str)
-def test_the_code_of_a_page_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_a_page_runs(
+    path: Path,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     monkeypatch.setattr(sys, "stdin", io.StringIO())  # nobody types
-    run(Page.read(path))
+    run(Page.read(path), tmp_path_factory.mktemp("scripts"))
 
 
 @pytest.mark.parametrize("path", DOCS, ids=str)

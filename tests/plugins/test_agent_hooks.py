@@ -19,10 +19,11 @@ from intermission import (
     RunConfig,
     Runner,
     RunStatus,
+    UnrequestedCancelError,
 )
 from intermission.agents import Fork, RunAgent
 from intermission.agents.effects import Steps
-from intermission.testing import ScriptedModel, text
+from intermission.testing import Gate, ScriptedModel, text
 from intermission_storage import MemoryEventLog
 
 PATIENCE = 10.0
@@ -234,15 +235,17 @@ def test_a_hook_that_cancels_itself_fails_its_run_by_name_and_the_next_run_works
         if broken and broken.pop():
             raise cancelled
 
-    model = ScriptedModel(default=text("o", "k"))  # the hooks after a model see a partial first
+    gate = Gate()  # hooks after a model see a partial first; the run must not end before they fail
+    model = ScriptedModel(text("o", gate, "k"), default=text("o", "k"))
     app = app_plugged(LlmAgent("agent", model), plugin("plugin", kind, **{hook: give_up}))
     with Runner(app, log=MemoryEventLog(), config=RunConfig(streaming=True)) as runner:
         run = runner.run(**KEY, message="a")
         name = "give_up" if kind == "plain" else "later"
         with pytest.raises(
-            RuntimeError, match=rf"the hook .*{name} was cancelled, and not by its run"
+            UnrequestedCancelError, match=rf"the hook .*{name} was cancelled, and not by its run"
         ) as failed:
             run.answer(PATIENCE)
+        gate.open()
         assert isinstance(failed.value.__cause__, cancelled)
         assert run.status is RunStatus.FAILED
         assert runner.run(**KEY, message="b").answer(PATIENCE) == "ok"

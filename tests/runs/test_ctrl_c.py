@@ -23,7 +23,7 @@ def say(*words):
 gate, log, main = Gate(), MemoryEventLog(), threading.main_thread()
 shown = threading.Event()
 app = app_with(ScriptedModel(text("Hel", gate, "lo"), default="ok"))
-runner = Runner(app, log=log, config=RunConfig(streaming=True))
+runner = Runner(app, log=log, config=RunConfig(streaming=True, on_consumer_lost="{policy}"))
 run = runner.run(**KEY, message="hi")
 
 def interrupt():
@@ -37,6 +37,12 @@ try:
     {consume}
 except KeyboardInterrupt:
     say("interrupted", gate.arrivals)
+if "{policy}" == "detach":
+    say(run.status, run.cancel_report)
+    gate.open()
+    say(run.answer({patience}))
+    runner.close()
+    sys.exit()
 say(run.result({patience}).status, run.cancel_report.source)
 say(*[record.kind for record in records(log)])
 say(records(log)[-1].data["source"])
@@ -58,13 +64,12 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("consume", CONSUME)
-def test_ctrl_c_ends_the_run_that_the_main_thread_consumes_and_the_program_ends(
-    consume: str, end: str
-) -> None:
+def interrupted(consume: str, end: str, policy: str) -> list[str]:
+    """What a program says that is interrupted while it consumes a run; it ends with no error."""
     in_loop = "loop" in consume
-    program = PROGRAM.format(consume=CONSUME[consume], end=ENDS[end], patience=PATIENCE, look=not in_loop)
+    program = PROGRAM.format(
+        consume=CONSUME[consume], end=ENDS[end], policy=policy, patience=PATIENCE, look=not in_loop
+    )
     if consume == "asyncio":
         program = program.replace("wait_until_blocked(main, looks=50)", "pass")
     env = environment()
@@ -72,14 +77,27 @@ def test_ctrl_c_ends_the_run_that_the_main_thread_consumes_and_the_program_ends(
     finished = run(sys.executable, "-c", program, env=env, timeout=2 * PATIENCE)
     said = finished.output.splitlines()
     if in_loop:
-        assert said.pop(0) == "Hel"
-    assert said == [
+        assert said.pop(0) == "Hel", finished.output
+    assert finished.code == 0, finished.output
+    return said
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("consume", CONSUME)
+def test_ctrl_c_ends_the_run_that_the_main_thread_consumes_and_the_program_ends(
+    consume: str, end: str
+) -> None:
+    assert interrupted(consume, end, "cancel") == [
         "interrupted 1",
         "cancelled consumer_lost",
         "session_created run_started event cancel_requested run_ended",
         "consumer_lost",
     ]
-    assert finished.code == 0
+
+
+@pytest.mark.parametrize("consume", CONSUME)
+def test_ctrl_c_leaves_a_run_that_detaches_to_itself(consume: str) -> None:
+    assert interrupted(consume, "just ends", "detach") == ["interrupted 1", "None None", "Hello"]
 
 
 LEAVING = """

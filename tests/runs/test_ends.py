@@ -18,6 +18,7 @@ from intermission import (
     Runner,
     RunStatus,
     SessionClosedError,
+    UnrequestedCancelError,
 )
 from intermission.agents.effects import Call, Fork, Steps
 from intermission.kernel.ref import ActorDeadError
@@ -103,7 +104,12 @@ def test_a_cancelled_that_nobody_asked_for_fails_the_run() -> None:
             raise Cancelled("by nobody")
 
     with Runner(app_of(Odd("odd")), log=MemoryEventLog()) as runner:
-        assert runner.run(**KEY, message="hi").result(30).status is RunStatus.FAILED
+        result = runner.run(**KEY, message="hi").result(30)
+        assert result.status is RunStatus.FAILED
+        assert isinstance(result.error, UnrequestedCancelError)
+        assert str(result.error).startswith(
+            "agent 'odd' was cancelled, and not by its run (Cancelled: by nobody)"
+        )
 
 
 def test_the_first_error_of_a_branch_ends_the_others_and_the_run(gate: Gate) -> None:

@@ -208,3 +208,18 @@ def test_a_call_that_outlives_its_run_may_wait_for_its_session_but_its_new_runs_
         assert done.wait(PATIENCE)
         assert outer.wait_terminated(PATIENCE)
     assert statuses == [RunStatus.CANCELLED, RunStatus.COMPLETED]
+
+
+def test_a_run_may_wait_for_one_of_another_runner_whose_session_has_the_same_name() -> None:
+    with Runner(app_with(ScriptedModel(text("inner"))), log=MemoryEventLog()) as other:
+
+        def ask() -> str:
+            return other.run(**KEY, message="hi").answer(30)
+
+        model = ScriptedModel(calls(("ask", {})), text("outer"))
+        with Runner(app_with(model, ask), log=MemoryEventLog()) as runner:
+            assert runner.run(**KEY, message="hi").answer(30) == "outer"
+
+    response = model.requests[1].contents[-1].parts[0].function_response
+    assert response is not None
+    assert response.response == {"result": "inner"}

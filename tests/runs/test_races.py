@@ -15,6 +15,9 @@ from races import Raced, at_once, check, check_usable
 from scale import rounds
 
 ROUNDS = rounds(50, 500)
+EACH = ROUNDS // 2  # under each load
+
+pytestmark = [pytest.mark.race, pytest.mark.usefixtures("load")]
 
 
 def look() -> str:
@@ -22,7 +25,7 @@ def look() -> str:
     return "seen"
 
 
-def looking(turns: int = ROUNDS) -> App:
+def looking(turns: int = EACH) -> App:
     """An app whose model calls a tool in each of its first runs, then says "ok" as often as it is asked."""
     script = [reply for _ in range(turns) for reply in (calls(("look", {})), text("o", "k"))]
     return app_with(ScriptedModel(*script, default="ok"), look)
@@ -37,7 +40,7 @@ def saying() -> App:
 def test_a_cancel_that_meets_the_start_leaves_no_half_of_a_run() -> None:
     log = MemoryEventLog()
     with Runner(saying(), log=log, config=RunConfig(streaming=True)) as runner:
-        for _ in range(ROUNDS):
+        for _ in range(EACH):
             one = Raced(runner.run(**KEY, message="hi"))
             at_once(one.consume, one.cancel)
             check(log, one)
@@ -46,7 +49,7 @@ def test_a_cancel_that_meets_the_start_leaves_no_half_of_a_run() -> None:
 
 @pytest.mark.scenario("A21")
 def test_a_cancel_of_a_run_that_waits_touches_neither_the_one_before_nor_the_one_behind() -> None:
-    for _ in range(ROUNDS):
+    for _ in range(EACH):
         log, gate = MemoryEventLog(), Gate()
         with Runner(app_with(ScriptedModel(text(gate, "ok"), default="ok")), log=log) as runner:
             first, second, third = (Raced(runner.run(**KEY, message=word)) for word in "abc")
@@ -63,7 +66,7 @@ def test_a_cancel_of_a_run_that_waits_touches_neither_the_one_before_nor_the_one
 def test_a_cancel_that_meets_the_completion_has_one_outcome(after: int) -> None:
     log = MemoryEventLog()
     with Runner(looking(), log=log) as runner:
-        for _ in range(ROUNDS // 4 + 1):
+        for _ in range(EACH // 4 + 1):
             one, seen = Raced(runner.run(**KEY, message="hi")), threading.Event()
 
             def consume(one: Raced = one, seen: threading.Event = seen) -> None:
@@ -85,7 +88,7 @@ def test_a_cancel_that_meets_the_completion_has_one_outcome(after: int) -> None:
 
 @pytest.mark.parametrize("batch", range(1, 5))
 def test_a_cancel_that_meets_a_commit_has_one_outcome(batch: int) -> None:
-    for _ in range(ROUNDS // 4 + 1):
+    for _ in range(EACH // 4 + 1):
         log = FaultyLog()
         with Runner(looking(1), log=log) as runner:
             gate = log.hold(batch)
@@ -102,7 +105,7 @@ def test_a_cancel_that_meets_a_commit_has_one_outcome(batch: int) -> None:
 
 
 def test_a_cancel_that_meets_the_close_ends_the_run_once() -> None:
-    for number in range(ROUNDS):
+    for number in range(EACH):
         log, gate = MemoryEventLog(), Gate()
         runner = Runner(app_with(ScriptedModel(text(gate, "ok"), default="ok")), log=log)
         one = Raced(runner.run(**KEY, message="hi"))
@@ -125,7 +128,7 @@ def check_ended(log: MemoryEventLog, one: Raced) -> None:
 @pytest.mark.scenario("D10")
 def test_six_cancels_at_once_are_one() -> None:
     log = MemoryEventLog()
-    for _ in range(ROUNDS):
+    for _ in range(EACH):
         gate = Gate()
         with Runner(app_with(ScriptedModel(text(gate, "ok"), default="ok")), log=log) as runner:
             one = Raced(runner.run(**KEY, message="hi"))
@@ -140,7 +143,7 @@ def test_six_cancels_at_once_are_one() -> None:
 
 def test_a_stop_that_meets_a_cancel_has_one_outcome() -> None:
     log = MemoryEventLog()
-    for _ in range(ROUNDS):
+    for _ in range(EACH):
         gate = Gate()
         with Runner(
             app_with(ScriptedModel(calls(("wait", {})), default="ok"), wait_at(gate)), log=log
@@ -167,7 +170,7 @@ def wait_at(gate: Gate) -> Callable[[], str]:
 def test_a_delete_that_meets_a_start_leaves_a_whole_session_or_none() -> None:
     log = MemoryEventLog()
     with Runner(saying(), log=log) as runner:
-        for _ in range(ROUNDS):
+        for _ in range(EACH):
             runner.run(**KEY, message="before").result(30)
             one = Raced(runner.run(**KEY, message="hi"))
             at_once(one.consume, lambda: runner.sessions.delete(**KEY))
@@ -184,7 +187,7 @@ def test_a_cancel_that_meets_passivation_loses_nothing() -> None:
     log = MemoryEventLog()
     keys = [Key(user_id="u", session_id=str(number)) for number in range(4)]
     with Runner(saying(), log=log, resident_sessions=1) as runner:
-        for _ in range(ROUNDS):
+        for _ in range(EACH):
             raced = [Raced(runner.run(**key, message="hi")) for key in keys]
             cancels = [one.cancel for one in raced[::2]]
             at_once(*[one.consume for one in raced], *cancels)
@@ -200,7 +203,7 @@ def test_a_cancel_that_meets_passivation_loses_nothing() -> None:
 def test_sessions_that_come_and_go_lose_and_double_no_run() -> None:
     log, sessions, threads = MemoryEventLog(), 12, 8
     keys = [Key(user_id="u", session_id=str(number)) for number in range(sessions)]
-    times = rounds(20, 400)
+    times = rounds(20, 400) // 2
     started: list[Raced] = []
     with Runner(saying(), log=log, resident_sessions=2) as runner:
 

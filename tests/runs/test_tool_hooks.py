@@ -11,6 +11,7 @@ from intermission import (
     AgentContext,
     App,
     BaseAgent,
+    Cancelled,
     Content,
     HookResultError,
     LlmAgent,
@@ -18,6 +19,7 @@ from intermission import (
     RunConfig,
     Runner,
     RunStatus,
+    UnrequestedCancelError,
 )
 from intermission.agents.callbacks import Callbacks
 from intermission.agents.effects import Steps, call_tools
@@ -30,6 +32,7 @@ from turns import PATIENCE, answers, responses
 
 FAILED = {"status": "error", "message": "The tool failed."}
 KINDS = ["plain", "async"]
+WAYS = ["raises", "returns text", "returns nonsense", "cancels itself", "cancels itself by a scope"]
 
 
 def look(where: str) -> str:
@@ -326,7 +329,7 @@ def test_plain_hooks_and_tools_never_run_on_a_loop_and_async_ones_always_do(tool
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("which", ["before", "after", "failed"])
-@pytest.mark.parametrize("what", ["raises", "returns text", "returns nonsense", "cancels itself"])
+@pytest.mark.parametrize("what", WAYS)
 def test_a_hook_that_fails_fails_the_run_and_the_other_calls_are_answered(
     kind: str, which: str, what: str
 ) -> None:
@@ -337,6 +340,8 @@ def test_a_hook_that_fails_fails_the_run_and_the_other_calls_are_answered(
             raise LookupError("no such hook")
         if what == "cancels itself":
             raise asyncio.CancelledError
+        if what == "cancels itself by a scope":
+            raise Cancelled
         return "text" if what == "returns text" else {"hook": object()}
 
     keyword = "on_tool_error_callback" if which == "failed" else f"{which}_tool_callback"
@@ -353,7 +358,8 @@ def test_a_hook_that_fails_fails_the_run_and_the_other_calls_are_answered(
             "raises": LookupError,
             "returns text": HookResultError,
             "returns nonsense": ToolResultError,
-            "cancels itself": RuntimeError,
+            "cancels itself": UnrequestedCancelError,
+            "cancels itself by a scope": UnrequestedCancelError,
         }[what]
         with pytest.raises(expected, match=r"hook|later"):
             run.answer(PATIENCE)

@@ -153,9 +153,9 @@ def failing_listener() -> Iterator[None]:
             raise SystemExit("nobody can listen")
 
     handler = Failing()
-    logging.getLogger("intermission_storage").addHandler(handler)
+    logging.getLogger("intermission.storage").addHandler(handler)
     yield
-    logging.getLogger("intermission_storage").removeHandler(handler)
+    logging.getLogger("intermission.storage").removeHandler(handler)
 
 
 @pytest.mark.usefixtures("failing_listener")

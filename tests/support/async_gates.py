@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import suppress
 
 from intermission.testing.sync import PATIENCE
 
@@ -45,4 +46,5 @@ class AsyncGate:
             self._open = True
             waiting, self._waiting = self._waiting, []
         for loop, event in waiting:
-            loop.call_soon_threadsafe(event.set)
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits on it any more
+                loop.call_soon_threadsafe(event.set)

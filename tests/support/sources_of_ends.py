@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps import KEY, app_of, records
+from async_gates import AsyncGate
 from intermission import (
     AgentContext,
     BaseAgent,
     CancelSource,
     Content,
+    LlmAgent,
     Run,
     RunConfig,
     Runner,
@@ -21,18 +23,19 @@ from intermission import (
 from intermission.agents.effects import Call, Fork, Steps
 from intermission.runs.receipt import CancelReceipt
 from intermission.runs.result import RunResult
-from intermission.testing import Gate, ManualClock
+from intermission.testing import Gate, ManualClock, ScriptedModel, calls
 from intermission_storage import MemoryEventLog
 from pools import until
 from races import at_once
 
 __all__ = ["ENDS", "OWN", "SOURCES", "Ending", "Race"]
 
-OWN = frozenset({"completion", "stop", "sibling_failure"})
+OWN = frozenset({"completion", "stop", "sibling_failure", "tool_failure"})
 """Ends that a run comes to by itself."""
 
 _PATIENCE = 30.0
 _NEVER = 1_000_000.0
+_PASSES = 20.0  # seconds by which the clock is moved
 
 
 @dataclass(frozen=True)
@@ -73,39 +76,47 @@ class _Calling(BaseAgent):
 class Race:
     """A run of two branches: each waits until it may go on, or a cancel comes. Then causes of an end meet.
 
-    If an overload is among them, the second branch stands in line for a worker instead.
+    If an overload is among them, the second branch stands in line for a worker instead. If the failure of a
+    tool is, the first branch makes two calls, of which one fails while the other waits.
 
     Args:
         causes: The names of what will meet.
         after: How many steps towards an end of its own the run takes before a cause from outside comes: the
             first branch goes on, then each event is shown.
+        limit: Seconds that the run may take, if a deadline is among the causes.
+        worker_wait: Seconds that a strand stands in line, if an overload is. Both pass in one move.
 
     Attributes:
         receipts: What the cancels among them were told, by the cause.
         results: What those who watched the run to its end were told.
     """
 
-    def __init__(self, *causes: str, after: int = 0) -> None:
+    def __init__(self, *causes: str, after: int = 0, limit: float = 10, worker_wait: float = 10) -> None:
         self.causes = causes
         self._after = after if set(causes) & set(OWN) else 0  # otherwise it takes none
         self._steps, self._changed = 0, threading.Condition()
         self.receipts: dict[str, CancelReceipt] = {}
         self.results: list[RunResult] = []
         self.fails = False
-        self.goes_on = threading.Event()
+        self.goes_on, self.over = threading.Event(), threading.Event()
         self.clock, self.log, self._there = ManualClock(), MemoryEventLog(), Gate()
         self._there.open()
-        crowded = "overload" in causes
-        agent = _Forking(_Calling("one", self._wait_or_fail), _Calling("two", self._wait))
+        self.tool_fails = AsyncGate()
+        crowded, calling = "overload" in causes, "tool_failure" in causes
+        if calling and self._after:  # two events are shown before the tool fails
+            # In a crowd, the strand whose call was given up stands in line, and takes no more steps.
+            self._after = 1 if crowded else self._after + 2
+        first = self._calls_tools() if calling else _Calling("one", self._wait_or_fail)
+        agent = _Forking(first, _Calling("two", self._wait))
         self.runner = Runner(
             app_of(agent),
             log=self.log,
             clock=self.clock,
             workers=2 if crowded else 8,  # the one that forks has one, too
-            worker_wait=10 if crowded else _NEVER,
+            worker_wait=worker_wait if crowded else _NEVER,
         )
-        limit = 10 if "deadline" in causes else _NEVER
-        self.run: Run = self.runner.run(**KEY, message="hi", config=RunConfig(timeout=limit))
+        config = RunConfig(timeout=limit if "deadline" in causes else _NEVER)
+        self.run: Run = self.runner.run(**KEY, message="hi", config=config)
         self._block = ExitStack()
         if "consumer_lost" in causes:
             self._block.enter_context(self.run)
@@ -113,6 +124,8 @@ class Race:
             self.run.start()
         self.viewer = self.runner.attach(**KEY)
         self._there.arrived(1 if crowded else 2)
+        if calling:
+            self.tool_fails.arrived()
         if crowded:
             workers: Any = self.runner._services.workers  # pyright: ignore[reportPrivateUsage]  # to see the line
             until(lambda: workers.waiting > 0)
@@ -125,10 +138,12 @@ class Race:
         causes = [lambda name=name: self._cause(name) for name in self.causes]
         try:
             at_once(*causes, *watchers)
+            self.over.set()
             assert self.run.wait_terminated(_PATIENCE)
             self.results.append(self.run.result(_PATIENCE))
         finally:
             self.goes_on.set()
+            self.tool_fails.open()
             self._block.close()
 
     def lose_consumer(self) -> None:
@@ -161,6 +176,17 @@ class Race:
         self._there.wait()
         blocking.wait(self.goes_on)
 
+    def _calls_tools(self) -> BaseAgent:
+        async def fail() -> None:
+            await self.tool_fails.wait()
+            self._step()
+            raise ValueError("a tool has failed")
+
+        def wait() -> None:
+            self._wait()
+
+        return LlmAgent("one", ScriptedModel(calls(("fail", {}), ("wait", {}))), tools=[fail, wait])
+
     def _wait_or_fail(self) -> None:
         self._wait()
         self._step()
@@ -186,23 +212,33 @@ def _stop(race: Race) -> None:
     race.goes_on.set()
 
 
+def _crowd(race: Race) -> None:
+    # Again and again, for a strand whose call was given up may come to stand in line behind the first move.
+    for _ in range(1000):
+        race.clock.advance(_PASSES)
+        if race.run.state == "ended":
+            return
+        race.over.wait(0.01)
+
+
 _CANCELLED = frozenset({RunStatus.CANCELLED})
 
 SOURCES: dict[str, Ending] = {
     "caller": Ending(_CANCELLED, CancelSource.CALLER, _by_caller),
     "consumer_lost": Ending(_CANCELLED, CancelSource.CONSUMER_LOST, Race.lose_consumer),
     "deadline": Ending(
-        frozenset({RunStatus.EXPIRED}), CancelSource.DEADLINE, lambda race: race.clock.advance(10)
+        frozenset({RunStatus.EXPIRED}), CancelSource.DEADLINE, lambda race: race.clock.advance(_PASSES)
     ),
     "sibling_failure": Ending(frozenset({RunStatus.FAILED}), None, _fail),
     "shutdown": Ending(_CANCELLED, CancelSource.SHUTDOWN, lambda race: race.runner.close(0)),
-    "overload": Ending(_CANCELLED, CancelSource.OVERLOAD, lambda race: race.clock.advance(10)),
+    "overload": Ending(_CANCELLED, CancelSource.OVERLOAD, _crowd),
     "admin": Ending(_CANCELLED, CancelSource.ADMIN, _by_admin),
 }
 """The seven sources. The failure of a branch cancels its sibling, and fails the run."""
 
 ENDS: dict[str, Ending] = {
     **SOURCES,
+    "tool_failure": Ending(frozenset({RunStatus.FAILED}), None, lambda race: race.tool_fails.open()),
     "completion": Ending(frozenset({RunStatus.COMPLETED}), None, lambda race: race.goes_on.set()),
     "stop": Ending(frozenset({RunStatus.STOPPED, RunStatus.COMPLETED}), None, _stop),
 }

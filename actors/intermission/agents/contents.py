@@ -1,8 +1,10 @@
 """Events → the conversation that a model is asked about. Pure: no I/O, no clock.
 
 The log is never changed, and may hold anything: calls whose run was cancelled, answers that came late, what
-other agents have said. The conversation is always one that providers take: each message with calls is
-followed by one message with exactly their responses, and there are no others.
+other agents have said. The conversation is always one that a client of any provider can make a legal
+request of: each message with calls is followed by one message with exactly their responses, in the order of
+the calls, and there are no other responses; ids of calls differ; nothing is empty. `asking` makes it begin
+and end with the user. Two messages of one role may follow each other: who must not send that joins them.
 """
 
 import json
@@ -11,13 +13,17 @@ from typing import Any, TypeAlias, cast
 
 from intermission.content import Content, FunctionCall, FunctionResponse, Part, plain_copy
 from intermission.events import Event, is_within
+from intermission.pending import CONFIRMATION
 
-__all__ = ["CallOutcome", "conversation", "outcome_response"]
+__all__ = ["CallOutcome", "asking", "conversation", "outcome_response"]
 
 CallOutcome: TypeAlias = str | Mapping[str, Any]
 """What the log knows of a call that no event answers: its response, or what became of it in a word."""
 
 _CONTEXT = Part(text="For context, what another agent did:")  # a line for each thing follows
+
+_BEFORE = Content.user("For context, what you said before:")
+_GO_ON = Content.user("Go on as instructed. If nothing is left to do, say so in short.")
 
 _MESSAGES = {
     "not_started": "The run ended before this call began. It has had no effect.",
@@ -27,13 +33,30 @@ _MESSAGES = {
     "pending": "The call goes on, and is not answered yet.",
 }
 
+_ASKED = "The call was not made: a person was asked to confirm it, and has not done so."
+
 
 def outcome_response(outcome: CallOutcome) -> Mapping[str, Any]:
     """Return what a model is told of a call that no event answers."""
     if not isinstance(outcome, str):
         return outcome
+    if outcome == "asked":
+        return {"status": "pending", "outcome": "not_started", "message": _ASKED}
     status = "not_run" if outcome == "not_started" else outcome
     return {"status": status, "outcome": outcome, "message": _MESSAGES.get(outcome, _MESSAGES["unknown"])}
+
+
+def asking(contents: tuple[Content, ...]) -> tuple[Content, ...]:
+    """Return a conversation that begins and ends with the user, as most providers demand.
+
+    It does not where a model is asked again after it has spoken last, as in a loop, or where what the user
+    said was empty. Then the user says so.
+    """
+    if not contents:
+        return (_GO_ON,)
+    before = (_BEFORE,) if contents[0].role == "model" else ()
+    behind = (_GO_ON,) if contents[-1].role == "model" else ()
+    return before + contents + behind if before or behind else contents
 
 
 def conversation(
@@ -46,11 +69,12 @@ def conversation(
 ) -> tuple[Content, ...]:
     """Return what was said, oldest first, as an agent's model is to see it.
 
-    Left out are thoughts, what is empty, responses without their call, and what is on other branches. What
-    another agent did is told as text of the user's. A response stands behind its call, however late it came;
-    of several to one call the last counts. If the newest event answers an earlier call, what was said between
-    the two is left out: the model goes on where it called. A call without a response is answered with what is
-    known of it.
+    Left out are thoughts, what is empty or only white space, responses without their call, and what is on
+    other branches. What another agent did is told as text of the user's. A response stands behind its call,
+    however late it came; of several to one call the last counts. If the newest event answers an earlier call,
+    what was said between the two is left out: the model goes on where it called. A call without a response is
+    answered with what is known of it. A call with the id of an earlier one, which none has that the runtime
+    gave, is given another.
 
     Args:
         events: The session's events, oldest first.
@@ -71,10 +95,14 @@ def conversation(
             continue
         author, parts = event.author, content.parts
         if author != agent and author != "user":
-            talk.add_others(author, parts)
-        elif len(parts) == 1 and parts[0].text is not None and not parts[0].thought:
-            if parts[0].text:
-                said.append(content)  # nearly all events are this one
+            talk.add_others(event, parts)
+        elif len(parts) == 1 and (text := parts[0].text) is not None and not parts[0].thought:
+            role = content.role
+            if text and not text.isspace():
+                if role == "user" or (role == "model" and author == agent):
+                    said.append(content)  # nearly all events are this one
+                else:
+                    said.append(Content(_role(author, content), parts))
         else:
             talk.add(event, content, calls=author == agent)
     return talk.contents(outcomes)
@@ -85,23 +113,19 @@ class _Turn:
 
     __slots__ = ("answers", "calls", "content", "pending")
 
-    def __init__(self, content: Content, calls: Sequence[FunctionCall], pending: Sequence[str]) -> None:
+    def __init__(self, content: Content, calls: Mapping[str, FunctionCall], pending: Sequence[str]) -> None:
         self.content = content
-        self.calls = calls
+        self.calls = calls  # as they stand in the log, by the ids that they have here
         self.pending = pending
         self.answers: dict[str, FunctionResponse] = {}
 
     def responses(self, outcomes: Mapping[str, CallOutcome] | None) -> Content:
         """The message that answers it."""
-        answers = [self.answers.get(call.id) or self._missing(call, outcomes) for call in self.calls]
+        answers = [
+            self.answers.get(shown) or _missing(call, shown, self.pending, outcomes)
+            for shown, call in self.calls.items()
+        ]
         return Content("user", tuple([Part(function_response=answer) for answer in answers]))
-
-    def _missing(self, call: FunctionCall, outcomes: Mapping[str, CallOutcome] | None) -> FunctionResponse:
-        if call.id in self.pending:
-            outcome: CallOutcome = "pending"
-        else:
-            outcome = "unknown" if outcomes is None else outcomes.get(call.id, "not_started")
-        return FunctionResponse(call.id, call.name, outcome_response(outcome))
 
 
 class _Talk:
@@ -111,56 +135,73 @@ class _Talk:
         said: Its messages; of those with calls the turns.
     """
 
-    __slots__ = ("_answered", "_asked", "_told", "said")
+    __slots__ = ("_answered", "_asked", "_open", "_told", "said")
 
     def __init__(self) -> None:
         self.said: list[Content | _Turn] = []
-        self._asked: dict[str, _Turn] = {}
+        self._asked: dict[str, tuple[_Turn, str]] = {}  # by the id in the log, with the one that is shown
         self._answered: tuple[_Turn, int, int] | None = None  # last; the messages before and after that
         self._told: dict[str, str] = {}  # calls of others, and whose they are
+        self._open: dict[str, tuple[int, FunctionCall, Event]] = {}  # those that nothing answers, and where
 
     def add(self, event: Event, content: Content, *, calls: bool) -> None:
         """Add what the user or the agent said; only an agent's message may hold calls."""
         spoken: list[Part] = []
-        asked: list[FunctionCall] = []
+        asked: dict[str, FunctionCall] = {}
+        ids: list[str] = []
         answered: _Turn | None = None
         before = len(self.said)
         for index, part in enumerate(content.parts):
             call, response = part.function_call, part.function_response
+            if _is_question(call, response):
+                continue
             if response is not None:
-                turn = self._asked.get(response.id)
-                if turn is not None:
-                    turn.answers[response.id] = response
-                    answered = turn
+                found = self._asked.get(response.id)
+                if found is not None and response.id:
+                    answered, shown = found
+                    name = answered.calls[shown].name
+                    if response.id != shown or response.name != name:
+                        response = FunctionResponse(shown, name, response.response)
+                    answered.answers[shown] = response
                 elif response.id in self._told:
+                    self._open.pop(response.id, None)
                     spoken.append(Part(text=f"{_narrate(self._told[response.id], part)}\n"))
             elif call is not None:
-                if not call.id:
-                    call = FunctionCall(f"{event.id}-{index}", call.name, call.args)
-                    part = Part(function_call=call)
-                if calls and not any(call.id == other.id for other in asked):
-                    asked.append(call)
-                    spoken.append(part)
+                shown = call.id
+                if not calls or (shown and shown in ids):
+                    continue
+                ids.append(shown)
+                if not shown or shown in self._asked:
+                    shown = f"{event.id}-{index}"
+                    part = Part(function_call=FunctionCall(shown, call.name, call.args))
+                asked[shown] = call
+                spoken.append(part)
             elif (part.text or part.inline_data is not None) and not part.thought:
                 spoken.append(part)
         if asked:
             turn = _Turn(Content("model", tuple(spoken)), asked, event.long_running_tool_ids)
-            for call in asked:
-                self._asked[call.id] = turn
+            for shown, call in asked.items():
+                self._asked[call.id] = turn, shown
             self.said.append(turn)
-        elif spoken:
-            self.said.append(Content(content.role, tuple(spoken)))
+        elif spoken and any(not part.text or not part.text.isspace() for part in spoken):
+            self.said.append(Content(_role(event.author, content), tuple(spoken)))
         if answered is not None:
             self._answered = answered, before, len(self.said)
 
-    def add_others(self, author: str, parts: Sequence[Part]) -> None:
+    def add_others(self, event: Event, parts: Sequence[Part]) -> None:
         """Add what another agent did, as text of the user's."""
-        told = [_CONTEXT]
+        author, told = event.author, [_CONTEXT]
         for part in parts:
             if part.thought:
                 continue
-            if part.function_call is not None:
-                self._told[part.function_call.id] = author
+            call, response = part.function_call, part.function_response
+            if _is_question(call, response):
+                continue
+            if call is not None:
+                self._told[call.id] = author
+                self._open[call.id] = len(self.said), call, event
+            elif response is not None:
+                self._open.pop(response.id, None)
             if part.inline_data is not None:
                 told.append(part)
             elif text := _narrate(author, part):
@@ -171,6 +212,11 @@ class _Talk:
     def contents(self, outcomes: Mapping[str, CallOutcome] | None) -> tuple[Content, ...]:
         """Return the messages, each turn with the responses behind it."""
         said = self.said
+        for place, call, event in self._open.values():
+            response = _missing(call, call.id, event.long_running_tool_ids, outcomes)
+            told, note = said[place], _narrate(event.author, Part(function_response=response))
+            assert isinstance(told, Content)
+            said[place] = Content("user", (*told.parts, Part(text=f"\n{note}")))
         if self._answered is not None:
             turn, before, after = self._answered
             if after == len(said) and said[before - 1] is not turn:  # nothing was said since
@@ -186,6 +232,21 @@ class _Talk:
         return tuple(contents)
 
 
+def _is_question(call: FunctionCall | None, response: FunctionResponse | None) -> bool:
+    """Return whether a person is asked, or answers, whether a call may be made: that is not the model's."""
+    one = call or response
+    return one is not None and one.name == CONFIRMATION
+
+
+def _missing(
+    call: FunctionCall, shown: str, pending: Sequence[str], outcomes: Mapping[str, CallOutcome] | None
+) -> FunctionResponse:
+    """Return what stands for the response to a call that no event answers, by the id that is shown."""
+    default = "pending" if call.id in pending else "unknown" if outcomes is None else "not_started"
+    outcome = default if outcomes is None else outcomes.get(call.id, default)
+    return FunctionResponse(shown, call.name, outcome_response(outcome))
+
+
 def _since_newest_message(events: Sequence[Event], agent: str, branch: str | None) -> Iterable[Event]:
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
@@ -193,10 +254,23 @@ def _since_newest_message(events: Sequence[Event], agent: str, branch: str | Non
             continue
         if branch is not None and event.branch is not None and not is_within(branch, event.branch):
             continue
-        # Who only answers a call goes on with the turn of the call.
-        if event.author != "user" or any(part.function_response is None for part in event.content.parts):
+        if any(_begins_turn(part, event.author) for part in event.content.parts):
             return events[index:]
     return events
+
+
+def _begins_turn(part: Part, author: str) -> bool:
+    if part.thought:
+        return False
+    if part.inline_data is not None or (part.text and not part.text.isspace()):
+        return True
+    # A user who only answers a call goes on with the turn of the call.
+    return author != "user" and (part.function_call is not None or part.function_response is not None)
+
+
+def _role(author: str, content: Content) -> str:
+    """Return who says a text; agents of one's own and users may have given any role."""
+    return "user" if author == "user" or content.role == "user" else "model"
 
 
 def _narrate(author: str, part: Part) -> str:

@@ -5,7 +5,7 @@ for `yield from`: they give each effect's answer its type.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from types import GeneratorType
 from typing import Any, Protocol, TypeAlias, cast
@@ -160,7 +160,7 @@ class Fork:
     """
 
     agents: Sequence[Runnable]
-    name: str = ""
+    name: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         agents: object = self.agents

@@ -19,7 +19,7 @@ from intermission.agents.callback_types import (
     OnToolErrorCallback,
 )
 from intermission.agents.callbacks import OneOrMore, as_callbacks
-from intermission.agents.contents import conversation
+from intermission.agents.contents import asking, conversation
 from intermission.agents.effects import Effect, RunAgent, Steps, call_model, call_tools, emit
 from intermission.agents.instructions import Instruction, is_fixed, write
 from intermission.agents.schemas import Schema, SchemaSource
@@ -211,12 +211,14 @@ class LlmAgent(TransferringAgent):
             instruction = "\n\n".join(filter(None, (*texts, place.instruction)))
         assert isinstance(instruction, str)
         return ModelRequest(
-            contents=conversation(
-                context.events,
-                self.name,
-                context.branch,
-                outcomes=context.outcomes,
-                current_turn=self.include_contents == "none",
+            contents=asking(
+                conversation(
+                    context.events,
+                    self.name,
+                    context.branch,
+                    outcomes=context.outcomes,
+                    current_turn=self.include_contents == "none",
+                )
             ),
             instruction=instruction,
             tools=tuple(tool.declaration for tool in tools.values()),

@@ -10,7 +10,6 @@ futures.py    result, wait_futures: futures of `concurrent.futures`
 processes.py  run, popen, communicate: child processes
 sockets.py    sock_guard: whatever waits for a socket
 databases.py  sqlite: transactions of SQLite
-pumps.py      what goes through a child's pipes
 aborting.py   ends a wait inside other people's code
 parking.py    ends a wait of our own
 """

@@ -1,28 +1,23 @@
 """`run`, `popen` and `communicate`: child processes, with a scope."""
 
 import logging
-import os
-import signal
 import subprocess
-import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from subprocess import CompletedProcess, Popen, TimeoutExpired
 from typing import Any
 
 from intermission.blocking.aborting import Aborter
-from intermission.blocking.parking import pause, scope_for
-from intermission.blocking.pumps import End, Pump, alarm_of
+from intermission.blocking.parking import scope_for
 from intermission.kernel.scope import CancelScope
+from intermission.processes.groups import Group
+from intermission.processes.pumps import End, Pump, alarm_of
 
 __all__ = ["communicate", "popen", "run", "wait_for_process"]
 
 logger = logging.getLogger(__name__)
 
-_STEP = 0.01  # seconds between looks whether the rest of a group has gone, when its first process has
 _AGAIN = 0.05  # seconds between looks whether the grace is over
-_DRAIN = 0.1  # seconds for what the pipes still hold
-_PATIENCE = 5.0  # seconds for the system to end a process that was killed
 
 
 def run(
@@ -40,7 +35,8 @@ def run(
 
     The child leads a process group of its own. On a cancel, a timeout or any other exception the group is
     terminated, after the grace killed, and the child is reaped before this raises. What has left the group, a
-    daemon for example, is not ended, and holds nothing up, even if it holds a pipe.
+    daemon for example, is not ended, and holds nothing up, even if it holds a pipe; a warning is logged that
+    names it.
 
     Args:
         args: The command, and everything else, as for `subprocess.run`.
@@ -62,7 +58,7 @@ def run(
         _set(options, "stderr", "capture_output")
     with alarm_of(scope) as alarm:
         process: Popen[Any] = Popen(args, **_leading_a_group(options))
-        group, pump = _Group(process, grace), None
+        group, pump = Group(process, grace), None
         try:
             pump = Pump(process)
             pump.attach(input)
@@ -71,6 +67,7 @@ def run(
             completed = CompletedProcess(process.args, process.returncode, *pump.output())
         except BaseException:
             group.end(pump)
+            _report(process, group)
             raise
         finally:
             if pump is not None:
@@ -103,7 +100,7 @@ def popen(
     """
     scope = scope_for("popen", scope) or CancelScope.child_of(None)
     process: Popen[Any] = Popen(args, **_leading_a_group(options))
-    group = _Group(process, grace)
+    group = Group(process, grace)
     try:
         aborter = Aborter(scope, group.press, _AGAIN)
         try:
@@ -118,6 +115,7 @@ def popen(
     except BaseException as error:
         was_told = group.was_told
         group.end()
+        _report(process, group)
         if was_told and isinstance(error, Exception):
             scope.check()
         raise
@@ -180,75 +178,14 @@ def wait_for_process(process: Popen[Any], timeout: float | None, scope: CancelSc
     return process.wait(timeout)
 
 
-class _Group:
-    """The process group that a child leads, and how it is made to end."""
-
-    def __init__(self, process: Popen[Any], grace: float) -> None:
-        self._process = process
-        self._grace = grace
-        self._kill_at: float | None = None
-
-    @property
-    def was_told(self) -> bool:
-        """Whether the group has got a signal."""
-        return self._kill_at is not None
-
-    def press(self) -> None:
-        """Terminate the group; called again after the grace, kill it."""
-        now = time.monotonic()
-        if self._kill_at is None:
-            if self._send(signal.SIGTERM):
-                self._kill_at = now + self._grace
-        elif now >= self._kill_at:
-            self._send(signal.SIGKILL)
-
-    def end(self, pump: Pump | None = None) -> None:
-        """End what is left of the group, and reap the child. `pump` drains its pipes meanwhile."""
-        if self._kill_at is None:
-            self.press()
-        kill_at = self._kill_at
-        if kill_at is None:  # it has been reaped
-            return
-        watch = Pump(self._process) if pump is None else pump
-        try:
-            self._end(watch, kill_at)
-        finally:
-            if pump is None:
-                watch.release()
-
-    def _end(self, pump: Pump, kill_at: float) -> None:
-        pump.run(_left(kill_at), until_exit=True)
-        if pump.has_exited:
-            # The others of the group have the rest of the grace. As long as one of them lives, its number is
-            # nobody else's.
-            self._process.wait()
-            while (lives := self._signal(0)) and _left(kill_at):
-                if pump.run(min(_STEP, _left(kill_at))) is End.DONE:
-                    pause(None, _STEP)
-            if lives:
-                self._signal(signal.SIGKILL)
-        else:
-            self._send(signal.SIGKILL)
-            try:
-                self._process.wait(_PATIENCE)
-            except TimeoutExpired:
-                logger.error("child %d was killed, and the system does not end it", self._process.pid)
-        pump.run(_DRAIN)
-
-    def _send(self, number: int) -> bool:
-        # Once a child is reaped, its number may be that of another group.
-        return self._process.returncode is None and self._signal(number)
-
-    def _signal(self, number: int) -> bool:
-        try:
-            os.killpg(self._process.pid, number)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
-
-
-def _left(deadline: float) -> float:
-    return max(0.0, deadline - time.monotonic())
+def _report(process: Popen[Any], group: Group) -> None:
+    leavers = group.leavers
+    if leavers:
+        logger.warning(
+            "child %d has ended, but what had left its process group goes on: %s",
+            process.pid,
+            ", ".join(f"{one.command} (process {one.pid})" for one in leavers),
+        )
 
 
 def _raise_unless_done(

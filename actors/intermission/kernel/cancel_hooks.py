@@ -2,24 +2,41 @@
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import Context
-from functools import partial
-from typing import Any, TypeAlias
+from enum import StrEnum
+from typing import Any, Protocol
 
 from intermission.kernel.timer import Timer, default_timer
 from intermission.kernel.workers import Budget, Workers
 
-__all__ = ["CancelHandle", "Cancelled", "ScopeHost", "Track", "default_host", "timer_of"]
+__all__ = [
+    "CancelHandle",
+    "Cancelled",
+    "Force",
+    "ScopeHost",
+    "ScopeOwner",
+    "default_host",
+    "hook_name",
+    "timer_of",
+]
 
 logger = logging.getLogger(__name__)
 
 _SENT, _BEGUN = "sent", "begun"  # keys of a hook's two write-once slots
 _REMOVED = object()
 
-Track: TypeAlias = Callable[[Callable[[], object]], tuple[Callable[[], object], Callable[[], object]]]
-"""Given a hook that is about to run, returns what is called now, and what is called when it has ended."""
+
+class Force(StrEnum):
+    """A step of force: what is done to work that does not end by being asked."""
+
+    HOOK_REJECTED = "hook_rejected"
+    """A user's hook on a cancel was not run: too many are stuck."""
+    TERMINATED = "terminated"
+    """A child process and its group were sent SIGTERM."""
+    KILLED = "killed"
+    """A child process and its group were sent SIGKILL."""
 
 
 class Cancelled(BaseException):
@@ -40,6 +57,28 @@ class Cancelled(BaseException):
         return self.reason or (f"cancelled by {self.source}" if self.source else "cancelled")
 
 
+class ScopeOwner(Protocol):
+    """Whose work scopes cover: a run, which is told what becomes of it; on any thread, and quick.
+
+    Attributes:
+        extra: What log lines say of it.
+    """
+
+    extra: Mapping[str, Any]
+
+    def track(self, hook: Callable[[], object]) -> tuple[Callable[[], object], Callable[[], object]]:
+        """A user's hook is about to run; return what is called now, and what is called when it has ended."""
+        ...
+
+    def hook_failed(self) -> None:
+        """A user's hook has raised."""
+        ...
+
+    def escalate(self, force: Force, name: str) -> None:
+        """A step of force was taken against something of that name."""
+        ...
+
+
 class ScopeHost:
     """What scopes need from the runtime that they belong to; a child has its parent's.
 
@@ -47,15 +86,15 @@ class ScopeHost:
         timer: For deadlines, and for what must not run in a signal handler. If its clock is steered, sleeps
             follow it, too.
         workers: Run the users' hooks, on `Budget.ABORT`.
-        track: Given a user's hook that is about to run, returns what is called now, and when it has ended.
+        owner: Whose work they cover, if that is somebody's.
     """
 
-    __slots__ = ("timer", "track", "workers")
+    __slots__ = ("owner", "timer", "workers")
 
-    def __init__(self, timer: Timer, workers: Workers, track: Track | None = None) -> None:
+    def __init__(self, timer: Timer, workers: Workers, owner: ScopeOwner | None = None) -> None:
         self.timer = timer
         self.workers = workers
-        self.track = track
+        self.owner = owner
 
 
 class CancelHandle:
@@ -105,7 +144,8 @@ class CancelHandle:
             if self._once.setdefault(slot, mine) is mine:
                 step()
         except (Exception, Cancelled) as error:  # noqa: BLE001 - one bad hook must not cost the others their turn
-            self._report("a hook on a cancelled scope failed", error)
+            with suppress(RuntimeError):  # not here: logging takes locks, and this may be a signal handler
+                timer_of(self._host).call_soon(self._failed, error)
         except BaseException:
             if self._once.get(slot) is mine:
                 self._once.pop(slot, None)
@@ -113,10 +153,9 @@ class CancelHandle:
 
     def _send(self) -> None:
         # Over the timer, since handing a job to a pool takes a lock.
-        track = None if self._host is None else self._host.track
         try:
-            if track is not None:
-                begin, self._over = track(self._hook)
+            if self._owner is not None:
+                begin, self._over = self._owner.track(self._hook)
                 begin()
             timer_of(self._host).call_soon(self._submit)
         except BaseException:
@@ -133,14 +172,31 @@ class CancelHandle:
                 return
         self._reject()
 
+    @property
+    def _owner(self) -> ScopeOwner | None:
+        return None if self._host is None else self._host.owner
+
     def _reject(self) -> None:
-        logger.error("a hook on a cancelled scope was not run: too many are stuck, or the runtime is closed")
+        owner = self._owner
+        logger.error(
+            "a hook on a cancelled scope was not run: too many are stuck, or the runtime is closed",
+            extra=None if owner is None else owner.extra,
+        )
+        if owner is not None:
+            owner.escalate(Force.HOOK_REJECTED, hook_name(self._hook))
         self._tell_over()
 
-    def _report(self, text: str, error: BaseException) -> None:
-        # Logging takes locks, and this may be a signal handler.
-        with suppress(RuntimeError):
-            timer_of(self._host).call_soon(partial(logger.error, text, exc_info=error))
+    def _failed(self, error: BaseException) -> None:
+        owner = self._owner
+        extra = None if owner is None else owner.extra
+        logger.error("a hook on a cancelled scope failed", exc_info=error, extra=extra)
+        if owner is not None and self._context is not None:
+            owner.hook_failed()
+
+
+def hook_name(hook: Callable[[], object]) -> str:
+    """Return what a hook is called, for people."""
+    return getattr(hook, "__name__", type(hook).__name__)
 
 
 def timer_of(host: ScopeHost | None) -> Timer:

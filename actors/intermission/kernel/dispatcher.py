@@ -23,13 +23,19 @@ class Activatable(Protocol):
 
 
 class Seat:
-    """What a thread of a dispatcher is doing: `item` is what it activates at the moment, or `None`."""
+    """What a thread of a dispatcher is doing.
 
-    __slots__ = ("dispatcher", "item")
+    Attributes:
+        item: What it activates at the moment, or `None`.
+        activations: How many it has taken from the queue.
+    """
+
+    __slots__ = ("activations", "dispatcher", "item")
 
     def __init__(self, dispatcher: "Dispatcher") -> None:
         self.dispatcher = dispatcher
         self.item: Activatable | None = None
+        self.activations = 0
 
 
 class _Thread(threading.local):
@@ -103,6 +109,8 @@ class Dispatcher:
         self._put = self._ready.put
         self._lock = threading.Lock()
         self._threads: set[threading.Thread] = set()
+        self._seats: set[Seat] = set()  # of these threads; each counts for itself
+        self._activations = 0  # of threads that have ended
         self._started = 0
         self._closing = False
         self.closed = False
@@ -114,6 +122,12 @@ class Dispatcher:
     def forked(self) -> bool:
         """Whether this process was forked from the one that made the dispatcher: its threads are not here."""
         return self.mark is not process.mark
+
+    @property
+    def activations(self) -> int:
+        """How often a thread has taken up something that was scheduled."""
+        with self._lock:
+            return self._activations + sum(seat.activations for seat in self._seats)
 
     def begin(self) -> None:
         """Start the threads that were left for later, if they were."""
@@ -201,18 +215,23 @@ class Dispatcher:
 
     def _work(self) -> None:
         seat = _thread.seat = Seat(self)
+        with self._lock:
+            self._seats.add(seat)
         take = self._ready.get
         while True:
             item = take()
             if item is None:
                 break
             seat.item = item
+            seat.activations += 1
             _activate(item)
             # Who waits for the next one must not keep this one in memory.
             seat.item = None
             del item
         with self._lock:
             self._threads.discard(threading.current_thread())
+            self._seats.discard(seat)
+            self._activations += seat.activations
 
     def _finish(self) -> None:
         """Do here what no thread will do any more."""

@@ -15,7 +15,6 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any, TypeAlias
 
-from intermission.kernel.loop_executor import LoopExecutor
 from intermission.kernel.loop_task import Done, Home, LoopTask
 from intermission.kernel.timer import Timer, TimerHandle
 
@@ -62,6 +61,7 @@ class ToolLoops:
         self._homes: list[Home] = [] if self._current is None else [self._current]
         self._alarm: TimerHandle | None = None
         self._started = 0
+        self.blocked = 0  # loops that a task has blocked, so far
         self._closed = False
 
     def use(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -222,6 +222,7 @@ class ToolLoops:
                 home.loop.call_soon_threadsafe(home.answer)
         elif not home.stuck:
             home.stuck = True
+            self.blocked += 1
             blocker = asyncio.current_task(home.loop)
             logger.error(
                 "the event loop of async tools has not answered for %s s: %s. %s",
@@ -264,6 +265,9 @@ class ToolLoops:
 
     def _own_home(self) -> Home:
         home = Home(asyncio.new_event_loop())
+        # Here: it brings thread pools along, and a program without async tools does not wait for these.
+        from intermission.kernel.loop_executor import LoopExecutor
+
         home.loop.set_default_executor(LoopExecutor(self._timer))
         self._started += 1
         name = f"{self._name}-{self._started}"

@@ -137,6 +137,12 @@ class Mailbox:
         """Return whether no message waits."""
         return not (self._incoming or self._control or self._internal or self._user)
 
+    @property
+    def waiting(self) -> int:
+        """How many messages wait, as far as another thread can tell."""
+        sorted_ = sum(len(lane) for lane in (self._control, self._internal, self._user) if lane)
+        return len(self._incoming) + sorted_
+
     def is_set(self) -> bool:
         """Return whether the actor has stopped: the mailbox is Pykka's `actor_stopped`, too."""
         return self.stopped

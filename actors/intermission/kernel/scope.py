@@ -14,11 +14,11 @@ from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from intermission.kernel.cancel_hooks import CancelHandle, Cancelled, ScopeHost, timer_of
+from intermission.kernel.cancel_hooks import CancelHandle, Cancelled, Force, ScopeHost, timer_of
 from intermission.kernel.gates import hold, new_gate, open_gate, refuse_in_loop
 from intermission.kernel.timer import Timer, TimerHandle
 
-__all__ = ["CancelHandle", "CancelScope", "Cancelled", "ScopeHost"]
+__all__ = ["CancelHandle", "CancelScope", "Cancelled", "Force", "ScopeHost"]
 
 _CAUSE = "cause"  # key of the write-once slot among a scope's links
 
@@ -225,6 +225,11 @@ class CancelScope:
                 elif isinstance(link, CancelScope):
                     link._links.setdefault(_CAUSE, cause)
                     todo.append(link)
+
+    def escalate(self, force: Force, name: str) -> None:
+        """A step of force was taken against work that this scope covers. For the runtime, from any thread."""
+        if self._host is not None and self._host.owner is not None:
+            self._host.owner.escalate(force, name)
 
     def on_cancel(self, hook: Callable[[], object]) -> CancelHandle:
         """Run `hook` when the scope is cancelled; at once, if it is.

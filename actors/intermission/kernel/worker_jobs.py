@@ -11,7 +11,7 @@ from typing import Final
 
 from intermission.kernel.timer import TimerHandle
 
-__all__ = ["HELD", "Budget", "Job", "JobLane", "MayBlock", "Places", "Worker"]
+__all__ = ["HELD", "Budget", "Job", "JobLane", "MayBlock", "Occupied", "Places", "Worker"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,13 +48,14 @@ class JobLane:
         outlasts: Whether they are done by a pool that is closed, too.
     """
 
-    __slots__ = ("busy", "limit", "line", "outlasts", "wait")
+    __slots__ = ("begun", "busy", "limit", "line", "outlasts", "wait")
 
     def __init__(self, limit: int, wait: float | None, *, outlasts: bool = False) -> None:
         self.limit = limit
         self.wait = wait
         self.outlasts = outlasts
         self.busy = 0
+        self.begun = 0  # jobs, and parts of jobs that were held
         self.line: deque[Job] = deque()
 
     @property
@@ -88,6 +89,7 @@ class Job:
 
     def run(self) -> bool:
         """Do it, and return whether it keeps its place; what it raises is logged."""
+        self.lane.begun += 1  # without a lock: Python changes threads at calls and loops, and so not in here
         try:
             if self.cooperative:
                 return self.function(*self.args) is HELD
@@ -112,6 +114,11 @@ class Places:
         """Return the places of a budget."""
         # To look a member of an enumeration up is slow, and nearly all are calls.
         return self.calls if budget is Budget.CALLS else self._lanes[budget]
+
+    @property
+    def begun(self) -> int:
+        """How often a thread has taken up a job, or has gone on with one that was held."""
+        return sum(lane.begun for lane in self._every_lane)
 
     @property
     def free(self) -> int:
@@ -168,6 +175,32 @@ class Places:
             lane.line.clear()
         self.waiting -= len(jobs)
         return jobs
+
+
+class Occupied:
+    """What a pool says of its places."""
+
+    _places: Places
+
+    @property
+    def busy(self) -> int:
+        """How many jobs have a place: they run, or are ready or held."""
+        return self._places.busy
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs stand in line."""
+        return self._places.waiting
+
+    @property
+    def peak(self) -> int:
+        """The most jobs that ever had a place at a time."""
+        return self._places.peak
+
+    @property
+    def begun(self) -> int:
+        """How often a thread has taken up a job, or has gone on with one that was held."""
+        return self._places.begun
 
 
 class Worker:

@@ -11,7 +11,7 @@ from contextvars import Context
 from typing import TypeAlias, TypeVarTuple
 
 from intermission.kernel.timer import Timer
-from intermission.kernel.worker_jobs import HELD, Budget, Job, JobLane, MayBlock, Places, Worker
+from intermission.kernel.worker_jobs import HELD, Budget, Job, JobLane, MayBlock, Occupied, Places, Worker
 
 __all__ = ["HELD", "Budget", "Workers"]
 
@@ -23,7 +23,7 @@ _Ts = TypeVarTuple("_Ts")
 _RETRY = 0.1  # seconds after which a thread that the system did not start is tried again
 
 
-class Workers:
+class Workers(Occupied):
     """Daemon threads that come as they are needed and go when they have been idle.
 
     A job goes to the thread that became idle last, so that those not needed can end; else a new thread is
@@ -99,24 +99,9 @@ class Workers:
         return self._pid != os.getpid()
 
     @property
-    def busy(self) -> int:
-        """How many jobs have a place: they run, or are ready or held."""
-        return self._places.busy
-
-    @property
     def idle(self) -> int:
         """How many threads wait for a job."""
         return len(self._idle)
-
-    @property
-    def waiting(self) -> int:
-        """How many jobs stand in line."""
-        return self._places.waiting
-
-    @property
-    def peak(self) -> int:
-        """The most jobs that ever had a place at a time."""
-        return self._places.peak
 
     @property
     def refused_count(self) -> int:

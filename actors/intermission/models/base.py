@@ -117,7 +117,8 @@ class Model(Protocol, metaclass=_Named):
 
         Raises:
             ModelError: The call failed. Nothing of it is kept.
-            Cancelled: `CancelScope.current()` is cancelled.
+            Cancelled: `CancelScope.current()` is cancelled. Raised without that, it is made a `ModelError` of
+                the kind `cancelled`.
         """
         ...
 

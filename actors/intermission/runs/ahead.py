@@ -8,6 +8,7 @@ from typing import Any, overload
 
 from intermission.events import Event
 from intermission.kernel.promise import Promise
+from intermission.runs.result import CancelSource
 
 __all__ = ["Ahead", "EventsAhead", "state_ahead"]
 
@@ -32,7 +33,7 @@ class Ahead(Promise[Event | None]):
         self.state = state
         self._lock = threading.RLock()  # a signal handler may cancel the run, which fails this
         self._held: list[Callable[[], None]] | None = []  # None: nothing is held any more
-        self._give_up: Callable[[str, str], bool] | None = None
+        self._give_up: Callable[[str, str, CancelSource | None], bool] | None = None
 
     def keep(self, value: Event | None) -> None:
         """It is durable: show what was held, in order."""
@@ -48,7 +49,7 @@ class Ahead(Promise[Event | None]):
         super().fail(error)
         # A run that is over has cancelled the call itself.
         if self._give_up is not None and isinstance(self._error, Exception):
-            self._give_up("stopped", "the event before it could not be stored")
+            self._give_up("stopped", "the event before it could not be stored", None)
 
     def wait(self) -> Event | None:
         """See `Promise.wait`."""
@@ -66,11 +67,11 @@ class Ahead(Promise[Event | None]):
             else:
                 show()
 
-    def gives_up(self, give_up: Callable[[str, str], bool]) -> None:
+    def gives_up(self, give_up: Callable[[str, str, CancelSource | None], bool]) -> None:
         """Call `give_up` if the append fails."""
         self._give_up = give_up
         if isinstance(self._error, Exception):
-            give_up("stopped", "the event before it could not be stored")
+            give_up("stopped", "the event before it could not be stored", None)
 
     @contextmanager
     def seen(self) -> Generator[None]:

@@ -7,11 +7,13 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from intermission.errors import IntermissionError
 from intermission.kernel.loop_task import close_awaitable
-from intermission.kernel.scope import CancelScope
+from intermission.kernel.scope import Cancelled, CancelScope
 
-__all__ = ["LATER", "Later", "function_call", "raised_or"]
+__all__ = ["CANCEL_ERRORS", "LATER", "Later", "function_call", "raised_or"]
+
+CANCEL_ERRORS: Final = (asyncio.CancelledError, Cancelled)
+"""What tells code of a cancel, and may come without one: from a task or a scope of that code's own."""
 
 LATER: Final = object()
 """The value of an outcome that comes later, to whoever `Blocking.detach` names."""
@@ -48,12 +50,6 @@ def function_call(function: Callable[..., Any], args: tuple[Any, ...]) -> Callab
 
     def call(_: CancelScope) -> Any:
         result = function(*args)
-        return Later(result, _value) if inspect.isawaitable(result) else result
+        return Later(result, raised_or) if inspect.isawaitable(result) else result
 
     return call
-
-
-def _value(value: Any, error: BaseException | None) -> Any:
-    if isinstance(error, asyncio.CancelledError):  # by itself: nobody has cancelled the call
-        raise IntermissionError("an async function that was called cancelled itself") from error
-    return raised_or(value, error)

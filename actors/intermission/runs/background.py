@@ -40,19 +40,23 @@ class Background:
         self._errands: set[_Errand] = set()
         self._closed = False
 
-    def call(self, notices: Iterable[Notice], context: Context) -> None:
+    def call(self, notices: Iterable[Notice], context: Context) -> bool:
         """Call hooks one after another, each when the one before has ended; return at once.
 
         Args:
             notices: Which; made as they are needed, on the worker.
             context: The context variables of the calls.
+
+        Returns:
+            Whether they will be called; not after `close`.
         """
         errand = _Errand(self._services, iter(notices), context, self._left)
         with self._changed:
             if self._closed:
-                return
+                return False
             self._errands.add(errand)
         errand.start()
+        return True
 
     def close(self, timeout: float) -> int:
         """Take no more calls, wait for those under way, then cancel what is left; return how many that are.
@@ -153,8 +157,10 @@ class _Errand:
         self.start()
 
     def _refused(self) -> None:
+        self._services.counts.hook_rejected("plugin")
         logger.error("no worker was free in time for the hooks of an ended run")
         self._left(self)
 
     def _log(self, notice: Notice, error: BaseException) -> None:
+        self._services.counts.hook_failed("plugin")
         logger.error("%s raised", notice.name, exc_info=error, extra=dict(notice.extra))

@@ -9,22 +9,28 @@ it has ended, and whoever gives the call up cancels the task.
 """
 
 import _thread
-import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from intermission.errors import IntermissionError
+from intermission.errors import (
+    IntermissionError,
+    ModelError,
+    ModelErrorKind,
+    ToolFailedError,
+    UnrequestedCancelError,
+)
 from intermission.kernel.actor import ActorCrashError
 from intermission.kernel.cancel_hooks import CancelHandle
 from intermission.kernel.loop_task import LoopTask
-from intermission.kernel.scope import Cancelled, CancelScope
+from intermission.kernel.scope import CancelScope
 from intermission.kernel.timer import TimerHandle
-from intermission.runs.async_calls import LATER, Later
+from intermission.runs.async_calls import CANCEL_ERRORS, LATER, Later
 from intermission.runs.current import CurrentCall
 from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.result import CancelSource
 from intermission.runs.services import Services
 from intermission.runs.work import Piece
 
@@ -32,6 +38,7 @@ __all__ = ["Blocking", "CallGivenUpError", "OpenCall", "Outcome"]
 
 logger = logging.getLogger(__name__)
 
+_CALLED = {"callback": "the hook ", "call": "the function ", "tool": "tool "}  # by `Piece.what`
 _PATIENCE = 5.0  # seconds until a timer that is being closed will not do it any more
 
 
@@ -78,7 +85,7 @@ class Blocking:
     call_id: str | None = None
     timeout: float | None = None
     detach: Callable[[Outcome], None] | None = None
-    opened: Callable[[Callable[[str, str], bool]], None] | None = None
+    opened: Callable[[Callable[[str, str, CancelSource | None], bool]], None] | None = None
 
 
 class OpenCall:
@@ -160,13 +167,19 @@ class OpenCall:
             return self._go_on_later(outcome.value)
         return outcome if mine else None
 
-    def give_up(self, status: str, reason: str) -> bool:
-        """Let the run go on without the call, and return whether it had not returned yet."""
+    def give_up(self, status: str, reason: str, source: CancelSource | None) -> bool:
+        """Let the run go on without the call, and return whether it had not returned yet.
+
+        Args:
+            status: What the model is told; see `CallGivenUpError`.
+            reason: For the model, and for the call's scope.
+            source: For the call's scope.
+        """
         settled: list[bool] = []  # by a thread that no interrupt reaches: who has the ticket must use it
 
         def settle() -> None:
             if not settled:
-                settled.append(self._give_up(status, reason))
+                settled.append(self._give_up(status, reason, source))
                 gate.release()
 
         gate = _thread.allocate_lock()
@@ -178,11 +191,11 @@ class OpenCall:
         gate.acquire(timeout=_PATIENCE)
         return settled == [True]
 
-    def _give_up(self, status: str, reason: str) -> bool:
+    def _give_up(self, status: str, reason: str, source: CancelSource | None) -> bool:
         if not self._ticket.acquire(blocking=False):
             return False
         self._run.work.give_up(self.piece, reason)
-        self.scope.cancel(reason)
+        self.scope.cancel(reason, source=source)
         self._decide(Outcome(error=CallGivenUpError(status, reason, begun=self._begun)))
         return True
 
@@ -210,9 +223,20 @@ class OpenCall:
 
     def _end(self, late: Outcome | None = None) -> None:
         self.scope.close()
+        if late is not None and late.error is not None:
+            self._log_late(late.error)
         if self.piece.call_id is not None:
             self._run.calls.pop(self.piece.call_id, None)
         self._run.work.end(self.piece, late)
+
+    def _log_late(self, error: Exception) -> None:
+        """No run takes note of what a call raises that was given up; what a cancel brings on is no news."""
+        if isinstance(error, ToolFailedError | CallGivenUpError):  # whoever made it has logged what it was
+            return
+        if isinstance(error, ModelError) and error.kind is ModelErrorKind.CANCELLED:
+            return
+        what, name, extra = self.piece.what, self.piece.name, self._run.work.extra
+        logger.error("%s %s raised after it was given up", what, name, exc_info=error, extra=extra)
 
     def _call(self) -> Outcome:
         try:
@@ -232,10 +256,18 @@ class OpenCall:
             return Outcome(self._blocking.function(self.scope))
 
     def _broken_off(self, error: BaseException) -> Outcome:
-        if isinstance(error, Cancelled | asyncio.CancelledError):
-            # The slot decides whether the run is over, not an exception: an own one here is a failure.
+        if not isinstance(error, CANCEL_ERRORS):
+            return Outcome(error=ActorCrashError.of("user code", error))
+        # The slot decides whether the run is over, not an exception.
+        if self.scope.cancelled:  # by the call itself, if it is not dropped
             return Outcome(error=CallGivenUpError("stopped", self.scope.reason or "it cancelled itself"))
-        return Outcome(error=ActorCrashError.of("user code", error))
+        if self.piece.what != "model":
+            return Outcome(error=UnrequestedCancelError(_CALLED[self.piece.what] + self.piece.name, error))
+        failure = ModelError(
+            f"model {self.piece.name} was cancelled, and not by its run", kind=ModelErrorKind.CANCELLED
+        )
+        failure.__cause__ = error
+        return Outcome(error=failure)
 
     def _go_on_later(self, later: Later) -> Outcome | None:
         """Leave the rest of the call to the loop of async tools."""
@@ -255,6 +287,7 @@ class OpenCall:
             self._end()
             return answer
         done, name = partial(self._done, later), self._blocking.name
+        self.piece.on_thread = False
         try:
             self._task = self._services.loops.start(later.awaitable, done, context=later.context, name=name)
         except RuntimeError as error:
@@ -267,10 +300,7 @@ class OpenCall:
 
     def _done(self, later: Later, value: Any, error: BaseException | None) -> None:
         mine = self._ended()
-        if self._run.work.late is not None and self._is_late(mine):
-            self._end(self._outcome(later, value, error))
-        else:
-            self._end()
+        self._end(self._outcome(later, value, error) if self._is_late(mine) else None)
         if not mine:
             return
         if self._parent.cancelled:
@@ -281,10 +311,9 @@ class OpenCall:
     def _outcome(self, later: Later, value: Any, error: BaseException | None) -> Outcome:
         if isinstance(error, CallGivenUpError):
             return Outcome(error=error)
-        # Whoever responds for a hook says which one it was.
-        mine = asyncio.CancelledError if self.piece.what != "callback" else asyncio.CancelledError | Cancelled
-        foreign = isinstance(error, mine) and not self.scope.cancelled
-        if error is not None and not isinstance(error, Exception) and not foreign:
+        # Of a tool it is a failure like any other, if nobody has cancelled it.
+        failed = self.piece.what == "tool" and isinstance(error, CANCEL_ERRORS) and not self.scope.cancelled
+        if error is not None and not isinstance(error, Exception) and not failed:
             return self._broken_off(error)
         try:
             return Outcome(later.respond(value, error))
@@ -309,7 +338,8 @@ class OpenCall:
             go_on(outcome)
 
     def _expire(self) -> None:
-        self._give_up("timeout", f"it took longer than {self._blocking.timeout} s")
+        reason = f"it took longer than {self._blocking.timeout} s"
+        self._give_up("timeout", reason, CancelSource.DEADLINE)
 
     def _cancelled(self) -> None:
         # A call whose own scope alone is cancelled was asked to end, and may yet bring something.

@@ -1,13 +1,15 @@
 """Which run's user code is running here: for runs inside runs."""
 
+from collections.abc import Hashable
 from contextvars import ContextVar
 from typing import NamedTuple
 
 from intermission.kernel.scope import CancelScope
 from intermission.runs.lifecycle import Lifecycle
+from intermission.runs.services import Services
 from intermission.runs.work import Piece
 
-__all__ = ["Current", "CurrentCall", "current", "waiter"]
+__all__ = ["Current", "CurrentCall", "current", "place_of", "waiter"]
 
 
 class Current(NamedTuple):
@@ -31,9 +33,19 @@ def current() -> Current | None:
 
 
 def waiter() -> Lifecycle | None:
-    """Return the run that waits for whatever this code waits for, if one does."""
+    """Return the run that waits for whatever this code waits for, if one does: it, or its session's next."""
     found = current()
-    return None if found is None or found.run.result is not None else found.run
+    if found is None or (found.run.result is not None and not found.run.work.holds):
+        return None
+    return found.run
+
+
+def place_of(run: Lifecycle, services: Services) -> Hashable:
+    """Return what a run's session is called where the runs of a runner wait for each other.
+
+    The session of a run of another runner is another one, even if it has the same name.
+    """
+    return run.key if run.services is services else (id(run.services), run.key)
 
 
 class CurrentCall:

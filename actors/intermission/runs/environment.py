@@ -18,10 +18,13 @@ from intermission.config import ToolExecution
 from intermission.content import FunctionCall, FunctionResponse
 from intermission.errors import LlmCallsLimitExceededError
 from intermission.events import Event
+from intermission.isolation.children import Children
 from intermission.kernel.ref import ActorRef
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.workers import Budget
+from intermission.processes.groups import Descendant
 from intermission.runs.ahead import Ahead, EventsAhead, state_ahead
+from intermission.runs.leftovers import watch
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.messages import AgentDone, Append
 from intermission.runs.services import Services
@@ -102,6 +105,20 @@ class Environment:
         """The run's scope."""
         assert self.run.scope is not None
         return self.run.scope
+
+    @property
+    def children(self) -> Children:
+        """Processes for the tools that have one."""
+        return self.services.children
+
+    @property
+    def grace(self) -> float:
+        """Seconds between the request to end and the kill of such a process."""
+        return self.run.config.grace
+
+    def left_behind(self, call_id: str, process: Descendant) -> None:
+        """A process has left the group of its tool call, and lives though the call is over."""
+        watch(self.run.work, call_id, process, self.extra)
 
     def context(self) -> AgentContext:
         """Return what the run's root agent knows."""

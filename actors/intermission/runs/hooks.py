@@ -1,6 +1,5 @@
 """Plugins' hooks and agents' callbacks around a run and its agents, as steps that a strand performs."""
 
-import asyncio
 import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from intermission.agents.plugins import Plugins
 from intermission.content import Content
 from intermission.errors import HookResultError
 from intermission.events import Event
-from intermission.kernel.scope import Cancelled, CancelScope
+from intermission.kernel.scope import CancelScope
 from intermission.runs.async_calls import Later, raised_or
 from intermission.runs.calls import Blocking
 from intermission.runs.environment import Environment
@@ -26,7 +25,6 @@ __all__ = [
     "after_run",
     "agent_steps",
     "call_hook",
-    "cancelled_itself",
     "first_answer",
     "has_agent_hooks",
     "has_run_hooks",
@@ -84,32 +82,12 @@ def hook_calls(
         yield hook_name(callback), partial(callback, *positional)
 
 
-def cancelled_itself(what: str, error: BaseException) -> Exception:
-    """Return the failure of something that was cancelled while nobody had given it up.
-
-    Its `CancelledError` would be taken for a cancel by whoever calls it.
-    """
-    made = RuntimeError(f"{what} was cancelled, and not by its run")
-    made.__cause__ = error
-    return made
-
-
 def call_hook(name: str, function: Callable[[], Any]) -> Blocking:
     """Return the call of a hook; one that is async goes on as a task, and holds no thread."""
 
-    def respond(value: Any, error: BaseException | None) -> Any:
-        if isinstance(error, asyncio.CancelledError | Cancelled):  # by itself: nobody has cancelled the call
-            raise cancelled_itself(f"the hook {name}", error)
-        return raised_or(value, error)
-
-    def call(scope: CancelScope) -> Any:
-        try:
-            answer = function()
-        except (asyncio.CancelledError, Cancelled) as error:
-            if scope.cancelled:
-                raise
-            raise cancelled_itself(f"the hook {name}", error) from error
-        return Later(answer, respond) if inspect.isawaitable(answer) else answer
+    def call(_: CancelScope) -> Any:
+        answer = function()
+        return Later(answer, raised_or) if inspect.isawaitable(answer) else answer
 
     return Blocking(call, "callback", name)
 

@@ -74,9 +74,9 @@ class Lifecycle:
         self.context = contextvars.copy_context()
         self.invocation_id: str | None = None
         self.scope: CancelScope | None = None  # made at the start
-        self.work = Work()
-        # How to give up each open tool call, by its id.
-        self.calls: dict[str, Callable[[str, str], bool]] = {}
+        self.work = Work(services.counts)
+        # How to give up each open tool call, by its id; see `OpenCall.give_up`.
+        self.calls: dict[str, Callable[[str, str, CancelSource | None], bool]] = {}
         self.stream = Stream(read_back)
         self.through: Callable[[Event], None] | None = None  # plugins, who see what is shown before it is
         self.requested: float | None = None  # when the cancel came, also one that was too late
@@ -143,21 +143,21 @@ class Lifecycle:
 
     # What the caller's handle does.
 
-    def start(self, parent: CancelScope | None = None) -> None:
+    def start(self, parent: CancelScope | None = None, outer: Work | None = None) -> None:
         """Hand the run to its session, once, and return at once.
 
         It is handed over again if that is not known to have happened: a Ctrl-C may have come between any two
         steps. The session takes a run once.
 
         Args:
-            parent: The scope of the call that will wait for the run, and takes it along when cancelled.
+            parent: The scope of the call that waits for the run, and takes it along when cancelled.
+            outer: The work of that call's run.
         """
         with self._lock:
             if self._state == RunState.CREATED and self._verdict is None:
-                if self.resumption is None:
-                    self.invocation_id = f"e-{new_id()}"
-                else:
-                    self.invocation_id = self.resumption.invocation_id  # answers tell, when it begins
+                old = self.resumption  # whose answers tell, when it begins, which one it is
+                self.invocation_id = f"e-{new_id()}" if old is None else old.invocation_id
+                self.work.belongs_to(self.key.session_id, self.invocation_id, outer)
                 self.scope = CancelScope.child_of(parent, host=self.work.with_hooks(self.services.scopes))
                 if parent is not None:
                     self.scope.on_cancel_now(partial(self._follow, parent))
@@ -184,8 +184,8 @@ class Lifecycle:
         """
         with self._lock:
             if self.requested is None:
-                self.requested = time.monotonic()
-                self.cancel_source, self.cancel_reason = source, reason
+                self.requested, self.cancel_source, self.cancel_reason = time.monotonic(), source, reason
+                self.services.counts.cancel_requested(self, source)
             if self._state == RunState.ENDED:
                 return CancelOutcome.ALREADY_ENDED
             status = RunStatus.EXPIRED if source is CancelSource.DEADLINE else RunStatus.CANCELLED
@@ -359,8 +359,8 @@ class Lifecycle:
         """
         with self._lock:
             if self._result is None:
-                self.acknowledged = time.monotonic()
-                self._result = result
+                self.acknowledged, self._result = time.monotonic(), result
+                self.services.counts.ended(self, result.status)
             self._state = RunState.ENDED
             for stream in self._streams:
                 stream.close()

@@ -1,6 +1,5 @@
 """Plugins' hooks and agents' callbacks around a model call."""
 
-import asyncio
 import inspect
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
@@ -11,16 +10,16 @@ from intermission.agents.base import AgentContext
 from intermission.agents.callbacks import Callback
 from intermission.agents.effects import CallModel, Generated, Runnable
 from intermission.agents.plugins import Plugins
-from intermission.errors import HookResultError
-from intermission.kernel.scope import Cancelled, CancelScope
+from intermission.errors import HookResultError, UnrequestedCancelError
+from intermission.kernel.scope import CancelScope
 from intermission.models.base import ModelRequest, ModelResponse
 from intermission.runs.ahead import Ahead
+from intermission.runs.async_calls import CANCEL_ERRORS
 from intermission.runs.call_ids import CallIds
 from intermission.runs.environment import Environment
 from intermission.runs.hooks import (
     HookCall,
     call_hook,
-    cancelled_itself,
     first_answer,
     hook_calls,
     hook_name,
@@ -119,10 +118,10 @@ class _HookedTurn:
                 answer = function()
                 if inspect.isawaitable(answer):
                     answer = await_on_loop(self._environment.services, scope, answer, name)
-            except (asyncio.CancelledError, Cancelled) as error:
+            except CANCEL_ERRORS as error:
                 if scope.cancelled:
                     raise
-                raise cancelled_itself(f"the hook {name}", error) from error
+                raise UnrequestedCancelError(f"the hook {name}", error) from error
             if answer is None:
                 continue
             if not isinstance(answer, ModelResponse):

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from intermission.runs.result import CancelSource, RunStatus
+from intermission.runs.work import Escalation
 
 __all__ = ["CancelOutcome", "CancelReceipt", "CancelReport", "ResidualOutcome", "ResidualWork"]
 
@@ -28,10 +29,11 @@ class ResidualWork:
         user_id: The session's user.
         session_id: The session.
         invocation_id: The run.
-        what: `"agent"`, `"model"`, `"tool"`, `"call"`, `"callback"`, one of an agent or a plugin, or
-            `"hook"`, one of a call's `on_cancel`.
-        name: The agent's, model's, tool's or function's name.
-        call_id: The function call's id, for a tool.
+        what: `"agent"`, `"model"`, `"tool"`, `"call"`, `"callback"`, one of an agent or a plugin,
+            `"hook"`, one of a call's `on_cancel`, or `"process"`, one that a tool with `isolation="process"`
+            has started and that has left its group.
+        name: The agent's, model's, tool's or function's name; a process's command and number.
+        call_id: The function call's id, for a tool and for a process.
         seconds: How long ago the run gave it up.
         reason: Why.
     """
@@ -108,7 +110,7 @@ class CancelReport:
         terminated: When all work of the run had really returned; `None` before.
         race_winner: How the run ended, for a cancel that came too late as well.
         still_running: The work that has not returned yet.
-        escalations: How often something had to be ended by force.
+        escalations: What was done to work that did not end by being asked, in order.
     """
 
     source: CancelSource
@@ -118,4 +120,4 @@ class CancelReport:
     terminated: float | None
     race_winner: RunStatus | None
     still_running: tuple[ResidualWork, ...]
-    escalations: int = 0
+    escalations: tuple[Escalation, ...] = ()

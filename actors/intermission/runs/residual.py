@@ -1,25 +1,49 @@
 """What a run's work looks like to its caller: `ResidualWork`, `CancelReceipt` and `CancelReport`."""
 
 import time
+from collections.abc import Iterable
 
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.receipt import CancelOutcome, CancelReceipt, CancelReport, ResidualWork
 from intermission.runs.result import CancelSource
 from intermission.runs.work import Piece
 
-__all__ = ["receipt_of", "report_of", "residual_of", "residual_work"]
+__all__ = ["receipt_of", "report_of", "residual_of", "residual_pieces", "residual_work"]
 
 
-def residual_of(run: Lifecycle) -> tuple[ResidualWork, ...]:
-    """Return what of a run has not returned though the run goes on, or has ended, without it."""
+def residual_pieces(runs: Iterable[Lifecycle]) -> dict[Piece, Lifecycle]:
+    """Return what of runs has not returned though they go on, or have ended, without it, and whose it is.
+
+    What belongs to a run in a call of another is that one's, unless it is not among these.
+    """
+    found = dict[Piece, Lifecycle]()
+    nested: list[tuple[Lifecycle, Piece]] = []
+    for run in runs:
+        for piece in run.work.pieces:
+            if run.work.is_nested(piece):
+                nested.append((run, piece))
+            elif _since(run, piece) is not None:
+                found[piece] = run
+    for run, piece in nested:
+        if piece not in found and _since(run, piece) is not None:
+            found[piece] = run
+    return found
+
+
+def residual_of(runs: Iterable[Lifecycle]) -> list[ResidualWork]:
+    """Return the same as what its callers are told of."""
     now = time.monotonic()
-    found = (residual_work(run, piece, now) for piece in run.work.pieces)
-    return tuple(work for work in found if work is not None)
+    found = (residual_work(run, piece, now) for piece, run in residual_pieces(runs).items())
+    return [work for work in found if work is not None]
+
+
+def _since(run: Lifecycle, piece: Piece) -> float | None:
+    return piece.given_up if piece.given_up is not None else run.acknowledged
 
 
 def residual_work(run: Lifecycle, piece: Piece, now: float) -> ResidualWork | None:
     """Return a piece of a run's work as residual work; `None` if nobody has gone on without it."""
-    since = piece.given_up if piece.given_up is not None else run.acknowledged
+    since = _since(run, piece)
     if since is None:
         return None
     return ResidualWork(
@@ -58,6 +82,7 @@ def report_of(run: Lifecycle) -> CancelReport | None:
         terminated=terminated,
         race_winner=None if run.result is None else run.result.status,
         still_running=_still_running(run),
+        escalations=run.work.escalations,
     )
 
 

@@ -19,7 +19,7 @@ from intermission.runs.stream import Stream
 from intermission.runs.subscription import Subscription
 from intermission.runs.waiting import (
     Deadline,
-    outer_scope,
+    start_in_call,
     wait_async,
     waiting,
     waiting_for_cancel,
@@ -302,7 +302,7 @@ class Run:
             Whether the call was under way.
         """
         give_up = self._lifecycle.calls.get(call_id)
-        return give_up is not None and give_up("stopped", reason or "it was cancelled")
+        return give_up is not None and give_up("stopped", reason or "it was cancelled", CancelSource.CALLER)
 
     def stop(self, reason: str = "") -> None:
         """End the run after the step in hand: `stopped`, every call answered, with a final event."""
@@ -368,7 +368,7 @@ class Run:
 
     def _start_as_consumer(self) -> None:
         if self._view is None:
-            self._lifecycle.start(None if self._consumers.detached else outer_scope())
+            start_in_call(self._lifecycle, detached=self._consumers.detached)
 
     def _settled(self, timeout: float | None) -> RunResult:
         self._lifecycle.raise_refusal()

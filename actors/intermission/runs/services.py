@@ -1,8 +1,9 @@
 """`Services`: what the runs of one runner share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from intermission.agents.plugins import Plugins
+from intermission.isolation.children import Children
 from intermission.kernel.clock import Clock
 from intermission.kernel.dispatcher import Dispatcher
 from intermission.kernel.loops import ToolLoops
@@ -11,6 +12,7 @@ from intermission.kernel.system import ActorSystem
 from intermission.kernel.timer import Timer
 from intermission.kernel.waits import WaitsFor
 from intermission.kernel.workers import Workers
+from intermission.runs.counts import Counts
 
 __all__ = ["Services"]
 
@@ -28,7 +30,9 @@ class Services:
         clock: Where events' times come from.
         scopes: What the scopes of runs use: the same timer and workers.
         loops: Where async tools run.
+        children: Processes for the tools that have one.
         plugins: The app's plugins.
+        counts: What becomes of them.
     """
 
     system: ActorSystem
@@ -39,4 +43,6 @@ class Services:
     clock: Clock
     scopes: ScopeHost
     loops: ToolLoops
+    children: Children
     plugins: Plugins
+    counts: Counts = field(default_factory=Counts)

@@ -6,10 +6,11 @@ from typing import Any
 
 from intermission.agents.base import AgentContext
 from intermission.agents.effects import Runnable
-from intermission.errors import OverloadedError
+from intermission.errors import OverloadedError, UnrequestedCancelError
 from intermission.kernel.actor import ActorCrashError
-from intermission.kernel.scope import Cancelled, CancelScope
+from intermission.kernel.scope import CancelScope
 from intermission.kernel.workers import HELD, Budget
+from intermission.runs.async_calls import CANCEL_ERRORS
 from intermission.runs.calls import Outcome
 from intermission.runs.current import CurrentCall
 from intermission.runs.environment import Environment
@@ -121,10 +122,10 @@ class Strand(Performer):
                     return left
             except RunOver:
                 self._close()
-            except Cancelled as raised:
+            except CANCEL_ERRORS as raised:
                 # The slot decides whether the run is over, not an exception.
                 if not self.scope.cancelled:
-                    error = ActorCrashError.of("an agent that nobody has cancelled", raised)
+                    error = UnrequestedCancelError(f"agent {self._stack[-1].agent.name!r}", raised)
                 self._close()
             except Exception as raised:  # noqa: BLE001 - whatever it is, the run must come to an end
                 error = raised

@@ -5,11 +5,12 @@ import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
-from intermission.errors import SessionClosedError
+from intermission.errors import SessionClosedError, UnrequestedCancelError
 from intermission.events import Event
 from intermission.kernel.actor import ActorCrashError
 from intermission.kernel.cancel_hooks import default_host
 from intermission.kernel.workers import Budget, Workers
+from intermission.runs.async_calls import CANCEL_ERRORS
 from intermission.runs.consumers import Consumers
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.result import RunResult, RunStatus
@@ -99,7 +100,10 @@ class Subscription:
             return
         with self._lock:
             self._pumping = False
-        logger.error("a subscriber of run %s got no worker in time", self._run.invocation_id)
+        self._run.services.counts.hook_rejected("subscriber")
+        logger.error(
+            "a subscriber of run %s got no worker in time", self._run.invocation_id, extra=self._extra()
+        )
         outside.timer.call_later(1.0, self._wake)
 
     def _pump(self) -> None:
@@ -130,9 +134,9 @@ class Subscription:
             return
         try:
             self._on_event(event)
-        except BaseException as error:
-            logger.exception("a subscriber raised", extra=self._extra())
-            self._error = error if isinstance(error, Exception) else ActorCrashError.of("a subscriber", error)
+        except BaseException as error:  # noqa: BLE001 - it is logged, and the run's failure
+            self._log_failure()
+            self._error = _failure(error)
             if not self._viewer:
                 self._run.fail(self._error)
 
@@ -160,8 +164,21 @@ class Subscription:
     def _call(self, callback: Callable[..., object], *args: object) -> None:
         try:
             callback(*args)
-        except BaseException:
-            logger.exception("a subscriber raised", extra=self._extra())
+        except BaseException:  # noqa: BLE001 - it is logged, and the others are still to be called
+            self._log_failure()
+
+    def _log_failure(self) -> None:
+        self._run.services.counts.hook_failed("subscriber")
+        logger.exception("a subscriber raised", extra=self._extra())
 
     def _extra(self) -> dict[str, str | None]:
         return {"session": self._run.key.session_id, "invocation": self._run.invocation_id}
+
+
+def _failure(error: BaseException) -> Exception:
+    """Return what a run fails with whose subscriber has raised this."""
+    if isinstance(error, Exception):
+        return error
+    if isinstance(error, CANCEL_ERRORS):
+        return UnrequestedCancelError("a subscriber", error)
+    return ActorCrashError.of("a subscriber", error)

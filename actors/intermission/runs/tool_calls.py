@@ -12,10 +12,10 @@ from typing import Any, TypeAlias, cast
 from intermission.actions import Actions
 from intermission.content import FunctionCall, FunctionResponse, plain_copy
 from intermission.errors import ToolFailedError
-from intermission.kernel.scope import CancelScope
+from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.models.base import ToolDeclaration
 from intermission.pending import Confirmation
-from intermission.runs.async_calls import Later, raised_or
+from intermission.runs.async_calls import CANCEL_ERRORS, Later, raised_or
 from intermission.runs.environment import Environment
 from intermission.runs.tool_hooks import ToolHooks, tool_steps
 from intermission.runs.tool_steps import End, Rest, perform
@@ -66,14 +66,16 @@ class _ToolCall:
             if inspect.isawaitable(result):
                 return Later(result, self._respond)
             response: Mapping[str, Any] = storable(result)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - `_told` logs it
+        except (Exception, *CANCEL_ERRORS) as error:
+            if isinstance(error, Cancelled) and self.context.cancellation.cancelled:
+                raise
             response = self._told(error, False)
         return self._answered(response)
 
     def _respond(self, value: Any, error: BaseException | None) -> Answered:
         try:
             response: Mapping[str, Any] = storable(raised_or(value, error))
-        except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - `_told` logs it
+        except (Exception, *CANCEL_ERRORS) as raised:  # noqa: BLE001 - `_told` logs it
             response = self._told(raised, True)
         return self._answered(response)
 
@@ -175,6 +177,7 @@ def _context(
         actions=Actions(),
         request_stop=run.request_stop,
         confirmation=confirmation,
+        owner=environment,
     )
 
 

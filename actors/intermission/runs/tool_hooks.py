@@ -3,7 +3,6 @@
 The generator calls nothing itself, so that it does not matter on which thread or loop it goes on.
 """
 
-import asyncio
 import inspect
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
@@ -13,10 +12,11 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from intermission.agents.effects import ToolUser
 from intermission.agents.plugins import Plugins
 from intermission.content import plain_copy
-from intermission.errors import HookResultError
+from intermission.errors import HookResultError, UnrequestedCancelError
 from intermission.kernel.workers import Budget
+from intermission.runs.async_calls import CANCEL_ERRORS
 from intermission.runs.calls import CallGivenUpError
-from intermission.runs.hooks import cancelled_itself, hook_name
+from intermission.runs.hooks import hook_name
 from intermission.tools.base import Tool, ToolContext, is_async
 from intermission.tools.results import storable
 
@@ -132,8 +132,10 @@ def tool_steps(
             result = storable((yield step))
         except CallGivenUpError:  # it was not begun
             raise
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the hooks have it, or `told`
-            told_of = error if isinstance(error, Exception) else cancelled_itself("the tool", error)
+        except (Exception, *CANCEL_ERRORS) as error:  # noqa: BLE001 - the hooks have it, or `told`
+            told_of = error
+            if not isinstance(error, Exception):
+                told_of = UnrequestedCancelError(f"tool {tool.declaration.name!r}", error)
             result = yield from _first(hooks.failed, tool, args, context, told_of)
             if result is None:
                 return told(error, step.awaited)
@@ -151,8 +153,8 @@ def _first(hooks: _Hooks, *values: object) -> Generator[Step, Any, dict[str, Any
     for hook in hooks:
         try:
             answer = yield Step(partial(hook.ask, *values), hook.is_async, Budget.HOOKS)
-        except asyncio.CancelledError as error:
-            raise cancelled_itself(f"the hook {hook_name(hook.function)}", error) from error
+        except CANCEL_ERRORS as error:
+            raise UnrequestedCancelError(f"the hook {hook_name(hook.function)}", error) from error
         if isinstance(answer, dict):
             return cast("dict[str, Any]", answer)
         if answer is not None:

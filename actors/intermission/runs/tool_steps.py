@@ -1,6 +1,5 @@
 """`perform`: do the steps of a tool call on this thread, and, from the first awaitable on, on the loop."""
 
-import asyncio
 import concurrent.futures
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -9,8 +8,9 @@ from typing import Any, TypeAlias
 
 from intermission.errors import OverloadedError
 from intermission.kernel.loop_task import close_awaitable
-from intermission.kernel.scope import CancelScope
+from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.kernel.workers import Budget
+from intermission.runs.async_calls import CANCEL_ERRORS
 from intermission.runs.calls import CallGivenUpError
 from intermission.runs.tool_hooks import Step, Steps
 from intermission.tools.futures import FutureResult
@@ -47,7 +47,9 @@ def perform(steps: Steps, scope: CancelScope, submit: _Submit) -> "Mapping[str, 
         value = error = None
         try:
             value = step.function()
-        except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - it is for the steps
+        except (Exception, *CANCEL_ERRORS) as raised:
+            if isinstance(raised, Cancelled) and scope.cancelled:
+                raise
             error = raised
         if inspect.isawaitable(value):
             step.awaited = True
@@ -91,7 +93,7 @@ class Rest(Awaitable[End]):
     async def _outcome(self, awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
         try:
             return await awaitable, None
-        except asyncio.CancelledError as error:
+        except CANCEL_ERRORS as error:
             if self._scope.cancelled:
                 raise
             return None, error  # by somebody else than us, and so a failure

@@ -17,6 +17,7 @@ from intermission.pending import Confirmation, PendingKind
 from intermission.runs.async_calls import LATER, Later
 from intermission.runs.calls import Blocking, CallGivenUpError, Outcome
 from intermission.runs.line import Line, Pause, Store
+from intermission.runs.result import CancelSource
 from intermission.runs.standing_calls import FRESH, Standing, standing_of
 from intermission.runs.together import Together
 from intermission.runs.tool_calls import Answered, call_tool, failed
@@ -349,7 +350,7 @@ class _Overlapped:
         for call in self._calls:
             give_up = self._strand.environment.run.calls.get(call.id)
             if give_up is not None:
-                give_up("stopped", _SIBLING_FAILED)
+                give_up("stopped", _SIBLING_FAILED, CancelSource.SIBLING_FAILURE)
 
 
 def _begin(strand: Line, calls: Sequence[FunctionCall]) -> Generator[Any, Any, None]:

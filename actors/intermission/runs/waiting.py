@@ -12,10 +12,9 @@ from typing import TypeVar
 
 from intermission.errors import SessionClosedError
 from intermission.kernel.dispatcher import blocking_here
-from intermission.kernel.scope import CancelScope
 from intermission.kernel.waits import ReentrantRunError
 from intermission.kernel.workers import Budget
-from intermission.runs.current import current, waiter
+from intermission.runs.current import current, place_of, waiter
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.services import Services
 
@@ -23,7 +22,7 @@ __all__ = [
     "Deadline",
     "in_thread",
     "in_worker",
-    "outer_scope",
+    "start_in_call",
     "wait_async",
     "waiting",
     "waiting_for_cancel",
@@ -73,10 +72,16 @@ def warn_of_blocking(name: str, twin: str) -> None:
     logger.warning("%s blocks the event loop of this thread; use %s there", name, twin)
 
 
-def outer_scope() -> CancelScope | None:
-    """Return the scope of the call in which this code runs, if it runs in one."""
-    outer = current()
-    return None if outer is None else outer.scope
+def start_in_call(run: Lifecycle, *, detached: bool) -> None:
+    """Start a run; in a call of another, it is cancelled with the call, and its work is that run's, too.
+
+    Unless it is `detached`: then it is nobody's.
+    """
+    outer = None if detached else current()
+    if outer is None:
+        run.start()
+    else:
+        run.start(outer.scope, outer.run.work)
 
 
 @contextmanager
@@ -109,7 +114,7 @@ def waiting(run: Lifecycle) -> Generator[None]:
         with blocking_here():
             yield
     else:
-        with run.services.waits.waiting(outer.key, run.key), blocking_here():
+        with run.services.waits.waiting(place_of(outer, run.services), run.key), blocking_here():
             yield
 
 

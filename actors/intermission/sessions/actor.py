@@ -21,6 +21,7 @@ from intermission.sessions.messages import (
     Deleted,
     EndDelivered,
     Forget,
+    HoldOver,
     Loaded,
     LookAtSlot,
     Passivate,
@@ -141,16 +142,22 @@ class SessionActor(RunKeeper):
         elif self._delete is not None:
             self._refuse_waiting(SessionClosedError(_SESSION_CLOSED))
         else:
-            if self._current is not None:
+            if self._current is not None or self._is_held():
                 run.admit()
             self._next()
+
+    def _is_held(self) -> bool:
+        return self._host.registry.holds.holds(self._key)
+
+    def _hold_over(self, _: HoldOver) -> None:
+        self._next()
 
     def _next(self) -> None:
         if self._moving:
             return  # a run that ends as soon as it is taken is followed by the loop below, and not inside it
         self._moving = True
         try:
-            while self._current is None and self._waiting:
+            while self._current is None and self._waiting and not self._is_held():
                 run = self._waiting.popleft()
                 self._host.registry.left_queue(run)
                 self._take(run)
@@ -163,7 +170,7 @@ class SessionActor(RunKeeper):
             self._delete_now(self._delete)
         elif self._retiring:
             self._tell_retired()
-        else:
+        elif not self._waiting:
             self._waiting = None
             self._tell_idle()
 
@@ -295,6 +302,7 @@ class SessionActor(RunKeeper):
         message, self._view = self._delete, None
         # From here on the name is free: who comes next finds another actor, and who came before is refused.
         self._host.registry.leave(self._key, unless=bool)
+        self._host.registry.holds.drop(self._key)
         self._writer.owed = None
         message.done(deleted.outcome)
         self._tell_retired()
@@ -313,6 +321,7 @@ class SessionActor(RunKeeper):
         EndDelivered: _change,
         Passivate: _passivate,
         Forget: _forget,
+        HoldOver: _hold_over,
         Retire: _retire,
         Delete: _begin_delete,
         Deleted: _end_delete,

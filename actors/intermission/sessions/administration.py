@@ -1,5 +1,8 @@
 """`Administration`: looking at, following and ending the runs of sessions, by the sessions' keys."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from intermission.keys import SessionKey
 from intermission.pending import PendingCall
 from intermission.runs.lifecycle import Lifecycle
@@ -12,6 +15,7 @@ from intermission.sessions.catalog import Sessions
 from intermission.sessions.directory import Directory
 from intermission.sessions.follow import Viewers
 from intermission.sessions.host import Host
+from intermission.sessions.metrics import metrics_of
 from intermission.sessions.reading import pending_calls
 
 __all__ = ["Administration"]
@@ -160,8 +164,16 @@ class Administration:
 
     def residual(self) -> list[ResidualWork]:
         """Return the work that outlives its run, or that its run has gone on without, oldest first."""
-        runs = [*self._directory.lingering(), *self._directory.runs()]
-        return [piece for run in runs for piece in residual_of(run)]
+        return residual_of([*self._directory.lingering(), *self._directory.runs()])
+
+    def metrics(self) -> Mapping[str, Any]:
+        """Return what this runner has counted since it was made, and what it has at the moment.
+
+        Values are numbers, mappings of labels to numbers, and histograms as mappings; how many there are does
+        not grow. The documentation explains the names; those of the log are there if it counts. It is a
+        copy, and cheap enough to be asked for each second.
+        """
+        return metrics_of(self._host, self._directory)
 
     def _find(self, user_id: str, session_id: str, invocation_id: str | None) -> Lifecycle | None:
         runs = self._directory.runs(user_id, session_id)

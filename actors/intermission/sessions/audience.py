@@ -34,6 +34,7 @@ class Audience:
 
     def begun(self, run: Lifecycle) -> None:
         """A run's first records are durable."""
+        self._host.services.counts.started()
         self._host.notices.watch(run)
         if self._host.topics.wanted(RunStarted):
             begun = RunStarted(self._key.user_id, self._key.session_id, run.invocation_id or "")
@@ -85,6 +86,7 @@ class Audience:
 
     def ended(self, run: Lifecycle, result: RunResult, current: CurrentRun | None) -> None:
         """A run has ended; without a `current` one, nothing of it is in the log."""
+        self._host.registry.holds.begin(run)
         run.end(result)
         self._host.registry.forget(run)
         if self._host.topics.wanted(RunEnded):

@@ -14,7 +14,7 @@ from intermission.events import Event
 from intermission.kernel.dispatcher import blocking_here
 from intermission.kernel.ref import ActorRef
 from intermission.keys import SessionKey
-from intermission.runs.current import waiter
+from intermission.runs.current import place_of, waiter
 from intermission.runs.waiting import in_worker, warn_of_blocking
 from intermission.sessions.directory import Directory
 from intermission.sessions.host import Host
@@ -282,7 +282,8 @@ class Sessions:
     def _waiting(self, key: SessionKey) -> AbstractContextManager[None]:
         """Have the session in whose call this stands, if it does, wait for another one."""
         outer = waiter()
-        return nullcontext() if outer is None else self._host.services.waits.waiting(outer.key, key)
+        services = self._host.services
+        return nullcontext() if outer is None else services.waits.waiting(place_of(outer, services), key)
 
     def _existing(self, user_id: str, session_id: str) -> SessionKey:
         key = SessionKey(self._app, user_id, session_id)

@@ -81,6 +81,7 @@ class Closing:
         self._services.system.close()
         self._system.close()
         self._services.loops.close()
+        self._services.children.close()
         self._services.workers.close()
         self._services.timer.close()
         if self._log is not None:

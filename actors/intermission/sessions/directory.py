@@ -18,6 +18,7 @@ from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.result import CancelSource, RunStatus, Verdict
 from intermission.sessions.actor import SessionActor
 from intermission.sessions.ends import unwritten
+from intermission.sessions.holds import Holds
 from intermission.sessions.messages import Forget, LookAtSlot, Passivate, QueueRun, Retire
 from intermission_storage.wakeup import Wakeup
 
@@ -51,6 +52,9 @@ class Directory:
         start: Starts the actor of a session.
         max_queued: How many runs may wait in one session, besides the one that is under way.
         resident: How many sessions with nothing to do stay in memory; the one idle for longest goes first.
+
+    Attributes:
+        holds: See `Registry`.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class Directory:
     ) -> None:
         self._start = start
         self._max_queued = max_queued
+        self.holds = Holds(self.tell)
         self._resident = resident
         # Re-entrant: a signal handler may cancel a run in the middle of any of these methods.
         self._lock = threading.RLock()
@@ -89,9 +94,13 @@ class Directory:
         with self._lock:
             entry = self._entry(run.key)
             # The first run of those that have not ended is under way, or will be at once; it does not wait.
-            if run not in entry.runs and len(entry.runs) > self._max_queued:
-                waiting = sum(other.result is None for other in entry.runs) - 1
-                if waiting >= self._max_queued:
+            # In a session that is held it does, and one may always do that.
+            held = self.holds.holds(run.key)
+            limit = max(self._max_queued, 1) if held else self._max_queued
+            if run not in entry.runs and len(entry.runs) + held > limit:
+                open_runs = sum(other.result is None and not other.work.holds for other in entry.runs)
+                waiting = open_runs if held else open_runs - 1
+                if waiting >= limit:
                     raise OverloadedError(
                         f"{waiting} runs wait in session {run.key.session_id!r} (max_queued): this one was "
                         "not taken, and nothing of it was stored. Start it again when some have ended."
@@ -190,6 +199,13 @@ class Directory:
     def active(self) -> int:
         """How many sessions are in memory."""
         return len(self._sessions)
+
+    @property
+    def mail(self) -> int:
+        """How many messages wait in the mailboxes of the sessions."""
+        with self._lock:
+            entries = list(self._sessions.values())
+        return sum(entry.ref.mailbox.waiting for entry in entries)
 
     def check_open(self) -> None:
         """Raise what keeps this directory from taking anything.

@@ -116,5 +116,6 @@ def _end_abandoned(
     try:
         SessionWriter(key, host, stored).end(current, verdict)
     except Exception as why:
-        logger.exception("the end of run %s could not be stored", run.invocation_id)
+        extra = {"session": key.session_id, "user": key.user_id, "invocation": run.invocation_id}
+        logger.exception("the end of run %s could not be stored", run.invocation_id, extra=extra)
         refused(why)

@@ -10,6 +10,7 @@ from intermission.kernel.topics import Topics
 from intermission.keys import SessionKey
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.services import Services
+from intermission.sessions.holds import Holds
 from intermission.sessions.notices import Notices
 from intermission.sessions.shared_state import SharedState
 from intermission_storage import EventLog
@@ -18,7 +19,13 @@ __all__ = ["Host", "Registry"]
 
 
 class Registry(Protocol):
-    """The directory, as a session sees it."""
+    """The directory, as a session sees it.
+
+    Attributes:
+        holds: Which sessions wait for what their last run has left behind.
+    """
+
+    holds: Holds
 
     def left_queue(self, run: Lifecycle) -> None:
         """A run waits in its session no more."""

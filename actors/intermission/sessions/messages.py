@@ -16,6 +16,7 @@ __all__ = [
     "Deleted",
     "EndDelivered",
     "Forget",
+    "HoldOver",
     "Loaded",
     "LookAtSlot",
     "Passivate",
@@ -57,6 +58,13 @@ class Passivate:
 @dataclass(slots=True)
 class Forget:
     """Let go of events and state, if there is nothing to do: the next run reads them."""
+
+
+@dataclass(slots=True)
+class HoldOver:
+    """What the last run has left behind has ended, or was waited for long enough."""
+
+    lane: ClassVar[Lane] = Lane.INTERNAL
 
 
 @dataclass(slots=True)

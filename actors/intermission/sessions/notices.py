@@ -243,7 +243,9 @@ class Notices:
             return  # it ended in time
         came, extra = _outcome(outcome), _extra(run.key, run.invocation_id)
         notices = [Notice(hook_name(hook), partial(hook, work, came), extra) for hook in self._on_residual]
-        self._background.call(notices, run.context)
+        outer = run.work.outer
+        if not self._background.call(notices, run.context) and outer is not None and outer.late is not None:
+            outer.late(piece, outcome)  # of a call whose agent had a runner of its own, which is closed
 
 
 def _outcome(outcome: Outcome | None) -> ResidualOutcome:

@@ -165,9 +165,9 @@ class RunKeeper(RunOpener):
     def _end_refused(self, batch: Batch, current: CurrentRun) -> None:
         assert batch.verdict is not None
         logger.error(
-            "the end of run %s could not be stored: %s",
+            "the end of run %s could not be stored",
             current.run.invocation_id,
-            batch.verdict.error,
+            exc_info=batch.verdict.error,  # maybe one of the user's, whose text is no part of a line of ours
             extra=self._extra(),
         )
         if batch.token is not None:
@@ -221,5 +221,6 @@ class RunKeeper(RunOpener):
         if stored is not None:
             stored.fail(error)
 
-    def _extra(self) -> dict[str, str]:
-        return {"session": self._key.session_id, "user": self._key.user_id}
+    def _extra(self) -> dict[str, str | None]:
+        run = None if self._current is None else self._current.run.invocation_id
+        return {"session": self._key.session_id, "user": self._key.user_id, "invocation": run}

@@ -125,6 +125,7 @@ class RunOpener(Actor):
             return False
         plan, message = planned
         run.go_on_with(plan, message)
+        run.work.is_of(plan.invocation_id)
         if plan.error is not None:
             run.decide(Verdict(RunStatus.FAILED, error=plan.error))
         # What was cancelled was taken out of the index, and comes back.

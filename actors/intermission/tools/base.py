@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from intermission.actions import Actions
 from intermission.content import FunctionCall
 from intermission.errors import IntermissionError
+from intermission.isolation.children import Owner
 from intermission.kernel.scope import CancelScope
 from intermission.models.base import ToolDeclaration
 from intermission.pending import Confirmation
@@ -54,6 +55,7 @@ class ToolContext:
         cancellation: The call's scope: cancelled when the call, or its run, is given up.
         actions: What the tool asks for beside its response, such as a transfer to another agent.
         confirmation: What was said to the question whether the call may be made; `None` before that.
+        owner: The run, for tools that are called in a process; `None` for a call of no run.
     """
 
     function_call_id: str
@@ -65,6 +67,7 @@ class ToolContext:
     actions: Actions
     request_stop: Callable[[str], None] = field(repr=False)
     confirmation: Confirmation | None = None
+    owner: Owner | None = field(default=None, repr=False)
 
     def request_confirmation(self, hint: str = "", payload: Any = None) -> None:
         """Ask whether the call may be made; the tool then returns at once, with whatever.

@@ -4,14 +4,25 @@ import asyncio
 import concurrent.futures
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from typing import Any, TypeAlias, cast, overload
+from typing import Any, Literal, TypeAlias, overload
 
 from intermission.models.base import ToolDeclaration
 from intermission.tools.base import LookUp, OnResume, ToolContext
 from intermission.tools.futures import FutureResult
-from intermission.tools.results import plain
+from intermission.tools.process import ProcessFunction
+from intermission.tools.results import as_response
 
-__all__ = ["FunctionTool", "LongRunningFunctionTool", "RequireConfirmation", "confirmation_needed", "tool"]
+__all__ = [
+    "FunctionTool",
+    "Isolation",
+    "LongRunningFunctionTool",
+    "RequireConfirmation",
+    "confirmation_needed",
+    "tool",
+]
+
+Isolation: TypeAlias = Literal["thread", "process"]
+"""Where a function is called."""
 
 RequireConfirmation: TypeAlias = bool | Callable[..., bool]
 """Whether a person has to say yes before a call is made, or a function of its arguments that tells."""
@@ -35,6 +46,9 @@ class FunctionTool:
         func: The function. A plain one runs on the run's thread and may block.
         name: The name that the model sees; the function's own by default.
         description: What the model is told; the docstring by default.
+        isolation: With `"process"` the function is called in a child process, which can be ended whatever it
+            does. It is a plain one, defined at the top level of a module; arguments and results travel as
+            plain values, and the state is only to be read.
         timeout: Seconds that a call may take, instead of `RunConfig.tool_timeout`.
         require_confirmation: Whether a person has to say yes before a call is made: always, or when a
             function of the arguments, called like the tool, says so.
@@ -44,11 +58,13 @@ class FunctionTool:
 
     Raises:
         TypeError: There is no name, the function is an async generator, or it has a parameter that a model
-            cannot give: `*args`, `**kwargs`, a positional-only one, or one whose type has no JSON schema.
-        ValueError: The timeout is not above zero, or `on_resume` is none of the three.
+            cannot give: `*args`, `**kwargs`, a positional-only one, or one whose type has no JSON schema; or
+            a child process would not find it.
+        ValueError: The timeout is not above zero, or `isolation` or `on_resume` is none of those.
 
     Attributes:
         is_async: Whether the function is an async one.
+        isolation: Where it is called.
     """
 
     def __init__(
@@ -57,6 +73,7 @@ class FunctionTool:
         *,
         name: str | None = None,
         description: str | None = None,
+        isolation: Isolation = "thread",
         timeout: float | None = None,
         require_confirmation: RequireConfirmation = False,
         on_resume: OnResume | str | LookUp = OnResume.RERUN,
@@ -72,7 +89,11 @@ class FunctionTool:
             raise TypeError(f"a tool made of {func!r} needs name=: it has none of its own")
         if timeout is not None and not timeout > 0:
             raise ValueError(f"timeout of tool {self.name!r} is {timeout}: give seconds above 0, or None")
+        if isolation not in {"thread", "process"}:
+            raise ValueError(f"isolation of tool {self.name!r} is {isolation!r}: give 'thread' or 'process'")
         self.timeout = timeout
+        self.isolation = isolation
+        self._process = ProcessFunction(func, self.name) if isolation == "process" else None
         if not isinstance(require_confirmation, bool) and not callable(require_confirmation):
             raise TypeError(
                 f"require_confirmation of tool {self.name!r} must be a bool or a function of the arguments"
@@ -103,20 +124,30 @@ class FunctionTool:
         """See `Tool.declaration`."""
         return self._declaration
 
+    def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the function takes them.
+
+        Raises:
+            ToolArgumentError: They do not fit; the text tells the model what is wrong with which.
+        """
+        return self._arguments.check(args)
+
     def call(
         self, args: Mapping[str, Any], context: ToolContext
     ) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         """See `Tool.call`."""
-        values = self._arguments.check(args)
+        values = self.check(args)
         refused = self._refused(values, context) if self.require_confirmation else None
         if refused is not None:
             return refused
+        if self._process is not None:
+            return self._process.call(args, values, context, self._context_name)
         if self._context_name is not None:
             values[self._context_name] = context
         result = self.func(**values)
         if _is_awaited(result):
             return _Answer(result)
-        return _response(result)
+        return as_response(result)
 
     def _refused(self, values: dict[str, Any], context: ToolContext) -> Mapping[str, Any] | None:
         """Return the response to a call that may not be made, or not yet."""
@@ -170,6 +201,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
+    isolation: Isolation = "thread",
     timeout: float | None = None,
     require_confirmation: RequireConfirmation = False,
     on_resume: OnResume | str | LookUp = OnResume.RERUN,
@@ -182,6 +214,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
+    isolation: Isolation = "thread",
     timeout: float | None = None,
     require_confirmation: RequireConfirmation = False,
     on_resume: OnResume | str | LookUp = OnResume.RERUN,
@@ -196,19 +229,13 @@ def tool(
             decorated,
             name=name,
             description=description,
+            isolation=isolation,
             timeout=timeout,
             require_confirmation=require_confirmation,
             on_resume=on_resume,
         )
 
     return decorate if func is None else decorate(func)
-
-
-def _response(result: object) -> Mapping[str, Any]:
-    if result is None:
-        return {}
-    value = plain(result)
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"result": value}
 
 
 def _is_awaited(result: object) -> bool:
@@ -233,7 +260,7 @@ class _Answer(Awaitable[Mapping[str, Any]]):
         result = self._result
         while _is_awaited(result):  # an async function may return a task
             result = await _awaitable(result)
-        return _response(result)
+        return as_response(result)
 
     def close(self) -> bool:
         """Nobody will await it; return whether it has ended with that."""

@@ -1,15 +1,15 @@
-"""`plain`: what a tool returns as JSON has it; `storable`: what of it a log takes."""
+"""`as_response`: what a function returns as JSON has it; `storable`: what of it a log takes."""
 
 import io
 import math
 from collections.abc import Generator, Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from intermission.tools.base import ToolResultError
 from intermission_storage import EncodingError
 from intermission_storage.codec import encode_value
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "plain", "storable"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "as_response", "plain", "storable"]
 
 MAX_BYTES: Final = 16 * 2**20
 """How large a response may be, as it is stored, and what a call changes of the state."""
@@ -18,6 +18,18 @@ MAX_DEPTH: Final = 200
 """How deep lists and dicts may be nested in a result; one that holds itself is deeper."""
 
 _AS_THEY_ARE = frozenset({str, int, bool, type(None)})
+
+
+def as_response(result: object) -> dict[str, Any]:
+    """Return what a function returned as a response: a dict as it is, nothing as an empty one.
+
+    Raises:
+        ToolResultError: See `plain`.
+    """
+    if result is None:
+        return {}
+    value = plain(result)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"result": value}
 
 
 def plain(value: Any) -> Any:

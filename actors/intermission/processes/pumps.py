@@ -26,6 +26,7 @@ class End(Enum):
     DONE = auto()
     CANCELLED = auto()
     TIMEOUT = auto()
+    READY = auto()
 
 
 @contextmanager
@@ -81,17 +82,27 @@ class Pump:
                 self._got[id(stream)] = []
                 self._selector.register(stream, selectors.EVENT_READ)
 
-    def run(self, timeout: float | None, alarm: int | None = None, *, until_exit: bool = False) -> End:
+    def run(
+        self,
+        timeout: float | None,
+        alarm: int | None = None,
+        *,
+        until_exit: bool = False,
+        ready: tuple[int, int] | None = None,
+    ) -> End:
         """Go on until the child has ended and its pipes have, or the time is over, or the alarm comes.
 
         Args:
             timeout: Seconds; None: as long as it takes.
             alarm: The descriptor of `alarm_of`.
             until_exit: Whether the end of the child is enough.
+            ready: One more descriptor, and the events of it, as of `selectors`, that end this with `READY`.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         if alarm is not None:
             self._selector.register(alarm, selectors.EVENT_READ)
+        if ready is not None:
+            self._selector.register(*ready)
         try:
             while not (self.has_exited and (until_exit or self._all_at_end(alarm))):
                 left = None if deadline is None else deadline - time.monotonic()
@@ -100,11 +111,15 @@ class Pump:
                 for key, _ in self._selector.select(self._longest(left)):
                     if key.fd == alarm:
                         return End.CANCELLED
+                    if ready is not None and key.fd == ready[0]:
+                        return End.READY
                     self._move(key)
             return End.DONE
         finally:
             if alarm is not None:
                 self._selector.unregister(alarm)
+            if ready is not None:
+                self._selector.unregister(ready[0])
 
     @property
     def has_exited(self) -> bool:

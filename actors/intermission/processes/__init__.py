@@ -1,0 +1,1 @@
+"""Child processes: their groups, their ends, and what goes through their pipes."""
