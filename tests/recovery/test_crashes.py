@@ -6,6 +6,7 @@ What is told of it stands as a table in `docs/resumption.md`.
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ _UNKNOWN = {
     "message": "The run ended before this call was answered. It may or may not have had its effect.",
 }
 
-TABLE = {
+TABLE: dict[str, dict[str, tuple[int, dict[str, Any]]]] = {
     # Where the process died: by the tool's `on_resume`, how often its effect happened, and what is told.
     BEGINNING: {"rerun": _ONCE, "ask": _ONCE, "fail": _ONCE, "look up": _ONCE},
     BEGUN: {"rerun": _ONCE, "ask": _ONCE, "fail": (0, _UNKNOWN), "look up": _ONCE},

@@ -251,11 +251,12 @@ def test_what_two_recover_at_once_is_gone_on_with_once(nursery: Nursery, tmp_pat
     assert nursery.live("tools", tmp_path, crowd=crowd, plenty=sessions) == KILLED
     with runner_of(tmp_path) as one, runner_of(tmp_path) as other:
         if who == "two runners":
-            reports: list[Any] = []
-            threads = [
-                threading.Thread(target=lambda each=each: reports.append(each.recover_all()))
-                for each in (one, other)
-            ]
+            reports: list[RecoveryReport] = []
+
+            def recover(runner: Runner) -> None:
+                reports.append(runner.recover_all())
+
+            threads = [threading.Thread(target=recover, args=[each]) for each in (one, other)]
             for thread in threads:
                 thread.start()
             for thread in threads:

@@ -1,5 +1,6 @@
 """What another process finds that goes on: approvals, what plugins are told, the message, custom state."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from apps import APP, KEY
 from failpoints import Diary, Points
 from intermission import (
+    AgentTreeChangedError,
+    Answer,
     App,
     BaseAgent,
     Content,
@@ -15,6 +18,8 @@ from intermission import (
     FunctionTool,
     LlmAgent,
     Part,
+    PendingCall,
+    PendingKind,
     Plugin,
     ResumabilityConfig,
     Run,
@@ -97,6 +102,59 @@ def _tools(diary: Diary) -> list[Any]:
 
 def _resumable(agent: BaseAgent, *plugins: Plugin) -> App:
     return App(APP, agent, plugins=plugins, resumability_config=ResumabilityConfig(is_resumable=True))
+
+
+def test_a_run_whose_app_has_lost_a_tool_stays_as_it_is_and_the_session_goes_on(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    assert nursery.live("tools", tmp_path, die="after the effect of tool_1 #1") == KILLED
+    diary = Diary(tmp_path)
+    with Runner(planned_app(diary, Points(diary), 2), log=tmp_path / "log") as runner:
+        for _ in range(2):
+            (failed,) = runner.recover_all().failed
+            assert isinstance(failed.result.error, AgentTreeChangedError)
+            assert "tool_2" in str(failed.result.error)
+        assert runner.run(**KEY, message="again").answer(60) == "done"
+        record = runner.sessions.runs(**KEY)[0]
+    with Runner(planned_app(diary, Points(diary)), log=tmp_path / "log") as runner:
+        assert runner.resume(**KEY, invocation_id=record.invocation_id).answer(60) == "done"
+
+
+def _known(call: PendingCall) -> Answer:
+    return call.reply({"receipt": 7})
+
+
+@pytest.mark.scenario("F6")
+@pytest.mark.parametrize(
+    ("answer", "effects", "told"),
+    [
+        (PendingCall.approve, 2, {"times": 2}),
+        (PendingCall.reject, 1, "unknown"),
+        (_known, 1, {"receipt": 7}),
+    ],
+)
+def test_whether_a_call_is_made_again_is_asked_and_can_be_answered_in_three_ways(
+    answer: Callable[[PendingCall], Answer],
+    effects: int,
+    told: Any,
+    nursery: Nursery,
+    tmp_path: Path,
+) -> None:
+    die = "after the effect of charge #1"
+    assert nursery.live("tour", tmp_path, die=die, on_resume="ask") == KILLED
+    diary = Diary(tmp_path)
+    with Runner(tour(diary, Points(diary), "ask"), log=tmp_path / "log") as runner:
+        (result,) = recovered(runner)
+        assert result.status is RunStatus.PAUSED
+        (pending,) = runner.pending(**KEY)
+        assert (pending.kind, pending.tool) == (PendingKind.RESUME, "charge")
+        assert pending.function_call_id == diary.read("effects")[1][1]
+        assert "charge" in pending.hint
+        runner.resume(**KEY, answers=[answer(pending)]).result(60)
+    assert [line[0] for line in diary.read("effects")].count("charge") == effects
+    (responses,) = (said for name, said in diary.read("asked") if name == "planner" and said)
+    assert responses[0] == {"times": 1}
+    assert (responses[1] if isinstance(told, dict) else responses[1]["outcome"]) == told
 
 
 @pytest.mark.scenario("C9")

@@ -124,7 +124,7 @@ def live(
         Runner(app, log=log, config=config) as runner,
     ):
         runs = runner.recover(max_attempts=100) or [
-            runner.run(**KEY | {"session_id": f"s{number or ''}"}, message="go") for number in range(plenty)
+            runner.run(user_id="u", session_id=f"s{number or ''}", message="go") for number in range(plenty)
         ]
         for run in runs[1:]:
             run.start()
