@@ -8,6 +8,26 @@ import pytest
 import tree
 
 EXPECTED = {
+    "approval.py": (
+        "paused\n"
+        "refund of 42 euros, asked by clerk\n"
+        "You get 42 euros back.\n"
+        "completed again, refunds made: 1\n"
+    ),
+    "own_agent.py": (
+        "failed ['ada', 'bob']\ncompleted ['ada', 'bob', 'carol', 'dora']\n4 letters are sent.\n"
+    ),
+    "parallel_workflow.py": (
+        "prices on research.prices: Tea is 3 euros.\n"
+        "stocks on research.stocks: There are 7 boxes.\n"
+        "join: 7 boxes of tea, 3 euros each.\n"
+    ),
+    "sequential_workflow.py": (
+        "writer: Tea grows in hills.\n"
+        "checker: Tea grows in hills, mostly.\n"
+        "translator: Thee groeit in heuvels, meestal.\n"
+        "Say it in Dutch: Tea grows in hills, mostly.\n"
+    ),
     "async_tool.py": "The sky is blue everywhere.\n{'cities': ['Rome', 'Oslo', 'Lima']}\n",
     "chat.py": "> I am listening.\n> I am listening.\n> ",
     "billing_plugin.py": (

@@ -226,11 +226,12 @@ class Event:
 
     @property
     def is_checkpoint(self) -> bool:
-        """Whether it only records progress: no content, but tokens, an agent's state or its end."""
+        """Whether it only records progress: no content, but tokens, a state, an end, or a summary."""
         if self.content is not None:
             return False
         actions = self.actions
-        return self.usage is not None or actions.agent_state is not None or actions.end_of_agent
+        noted = (self.usage, actions.agent_state, actions.compaction)
+        return actions.end_of_agent or any(one is not None for one in noted)
 
     @property
     def is_plain(self) -> bool:

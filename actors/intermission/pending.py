@@ -1,15 +1,23 @@
 """`PendingCall`, a call that waits for an answer from outside, `Answer`, and `Confirmation`."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self, cast
 
 from intermission.content import plain_copy
 from intermission.errors import InvalidAnswerError
 
-__all__ = ["CONFIRMATION", "Answer", "Confirmation", "PendingCall", "PendingKind", "confirmation_in"]
+__all__ = [
+    "CONFIRMATION",
+    "Answer",
+    "Confirmation",
+    "PendingCall",
+    "PendingKind",
+    "confirmation_in",
+    "oldest_first",
+]
 
 CONFIRMATION = "adk_request_confirmation"
 """Name of the call by which a run asks whether a tool may be called, as ADK's clients know it."""
@@ -109,6 +117,7 @@ class PendingCall:
         agent: The agent whose call it is.
         branch: The agent's branch.
         since: Since when, in seconds since the epoch.
+        place: Its place among the calls of its turn.
     """
 
     id: str
@@ -121,7 +130,8 @@ class PendingCall:
     since: float
     hint: str = ""
     payload: Any = None
-    branch: str | None = field(default=None)
+    branch: str | None = None
+    place: int = 0
 
     def approve(self, payload: Any = None, *, answered_by: str | None = None) -> Answer:
         """Let it be made.
@@ -175,6 +185,7 @@ class PendingCall:
             "agent": self.agent,
             "branch": self.branch,
             "since": self.since,
+            "place": self.place,
         }
 
     @classmethod
@@ -192,4 +203,10 @@ class PendingCall:
             agent=data["agent"],
             branch=data.get("branch"),
             since=data["since"],
+            place=data.get("place", 0),
         )
+
+
+def oldest_first(calls: Iterable[PendingCall]) -> list[PendingCall]:
+    """Return calls in the order in which they came to wait, those of one turn in that of the turn."""
+    return sorted(calls, key=lambda call: (call.since, call.place))

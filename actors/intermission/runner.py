@@ -191,6 +191,8 @@ class Runner(Resuming):
             raise TypeError(f"message must be str or Content, not {type(message).__name__}")
         if not content.parts:
             raise ValueError("the message has no parts: there is nothing to run on")
+        if not content.role:
+            content = Content("user", content.parts)  # ADK's clients may leave it out
         answers = answers_in(content) if self._app.resumability_config.is_resumable else ()
         resumption = None
         if answers or invocation_id is not None:

@@ -347,7 +347,8 @@ def _waited(server: ServedModel, phase: str) -> float:
         phase == "sending"
     ):  # what nobody reads keeps the end behind it, until the call's thread closes its socket
         ours += [each for each in threading.enumerate() if each.name.startswith("intermission-worker")]
-    return waited(os.getpid(), *[each.native_id for each in ours]) + waited(*server.watcher)
+    started = [each.native_id for each in ours if each.native_id is not None]
+    return waited(os.getpid(), *started) + waited(*server.watcher)
 
 
 def _row(phase: str, wire: str, times: Times) -> Row:

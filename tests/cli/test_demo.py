@@ -19,7 +19,7 @@ from intermission.testing import Gate, ModelServer, calls, error, text
 from intermission_storage import Head, LmdbEventLog
 
 
-def test_the_demo_streams_calls_a_tool_and_finds_its_session_again(
+def test_the_demo_streams_calls_a_tool_finds_its_session_again_and_waits_for_leave(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["demo"]) == 0
@@ -37,6 +37,15 @@ def test_the_demo_streams_calls_a_tool_and_finds_its_session_again(
         "#8      support: Your order 1042 has shipped.",
         "It is in Lisbon now.",
         "completed, last record 13",
+        "Please refund my order 1042.",
+        'may refund(order_id="1042") be called?',
+        "paused, last record 8",
+        "the runner is closed",
+        'refund(order_id="1042"): May the tool refund be called with these arguments?',
+        "approved",
+        '"refunded": "42 euros"',
+        "You get 42 euros back.",
+        "completed, last record 17",
         "Tell me a long story",
         "accepted: the run is cancelled, stored up to record 5",
         "saw the connection close",
@@ -55,6 +64,8 @@ def test_the_demo_talks_to_any_server_that_is_named_and_keeps_the_log_where_it_i
         calls(("order_status", {"order_id": "1042"})),
         text("It is ", "in Utrecht."),
         text("Still there."),
+        calls(("refund", {"order_id": "1042"})),
+        text("Refunded."),
         text("Once ", "upon ", "a ", "time ", "there ", Gate(), "was"),
     )
     with ModelServer(*script) as server:
@@ -62,7 +73,7 @@ def test_the_demo_talks_to_any_server_that_is_named_and_keeps_the_log_where_it_i
             main(["demo", "--model-url", server.url, "--model", "mine", "--log", str(tmp_path / "log")]) == 0
         )
 
-    assert [request["model"] for request in server.requests] == ["mine"] * 4
+    assert [request["model"] for request in server.requests] == ["mine"] * 6
     assert server.aborted == 1
     assert [message["role"] for message in server.requests[2]["messages"]] == [
         *("system", "user", "assistant", "tool", "assistant", "user"),
@@ -71,7 +82,7 @@ def test_the_demo_talks_to_any_server_that_is_named_and_keeps_the_log_where_it_i
     assert "It is in Utrecht." in shown
     assert "does not tell what it works on" in shown
     with LmdbEventLog(tmp_path / "log") as log:
-        assert log.streams() == ["demo/you/orders", "demo/you/stories"]
+        assert sorted(log.streams()) == ["demo/you/orders", "demo/you/refunds", "demo/you/stories"]
         assert log.head("demo/you/orders") == Head(13)
 
 
@@ -176,9 +187,16 @@ def test_an_empty_folder_name_is_wrong_usage() -> None:
 
 
 def test_a_story_that_ends_before_its_cancel_makes_the_demo_fail(capsys: pytest.CaptureFixture[str]) -> None:
-    with ModelServer("It is there.", "It still is.", "Once upon a time.") as server:
+    refund = calls(("refund", {"order_id": "1042"}))
+    with ModelServer("It is there.", "It still is.", refund, "Done.", "Once upon a time.") as server:
         assert main(["demo", "--model-url", server.url, "--model", "short"]) == 1
     assert "came to its end before it could be cancelled" in capsys.readouterr().out
+
+
+def test_a_model_that_asks_for_no_leave_makes_the_demo_fail(capsys: pytest.CaptureFixture[str]) -> None:
+    with ModelServer("It is there.", "It still is.", "I will not.") as server:
+        assert main(["demo", "--model-url", server.url, "--model", "stubborn"]) == 1
+    assert "there is nothing to approve" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

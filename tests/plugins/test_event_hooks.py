@@ -23,6 +23,7 @@ from intermission import (
 )
 from intermission.agents import Fork
 from intermission.agents.effects import Steps
+from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.stream import LIMIT
 from intermission.testing import Gate, ScriptedModel, calls, text
 from intermission_storage import MemoryEventLog
@@ -178,6 +179,27 @@ def test_a_hook_that_raises_fails_the_run_and_the_event_stays_in_the_log(kind: s
         stored = [event.text for event in run.result(0).events]
         assert stored[1:] in ([], ["ok"]) if streaming else stored == ["hi", "ok"]
     assert [event for event in shown if not event.partial] == []
+
+
+def test_who_waits_for_an_event_that_a_hook_refuses_finds_the_end_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fail = Lifecycle.fail
+
+    def fail_late(run: Lifecycle, error: Exception) -> None:
+        run.wait_ended(0.2)  # it must not end meanwhile, as if its agent had come to its end
+        fail(run, error)
+
+    monkeypatch.setattr(Lifecycle, "fail", fail_late)
+
+    def refuse(*, event: Event, **_: Any) -> None:
+        if event.partial:
+            raise ValueError("no")
+
+    agent = LlmAgent("agent", ScriptedModel(text("o", "k")))
+    app = app_plugged(agent, plugin("plugin", "async", on_event_callback=refuse))
+    with Runner(app, log=MemoryEventLog(), config=STREAMING) as runner:
+        assert runner.run(**KEY, message="hi").result().status is RunStatus.FAILED
 
 
 def test_what_is_no_event_is_an_error_that_names_the_hook() -> None:

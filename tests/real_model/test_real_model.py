@@ -18,7 +18,16 @@ from typing import Any
 import pytest
 
 from apps import KEY
-from intermission import App, Content, LlmAgent, RunConfig, Runner, RunStatus
+from intermission import (
+    App,
+    Content,
+    FunctionTool,
+    LlmAgent,
+    ResumabilityConfig,
+    RunConfig,
+    Runner,
+    RunStatus,
+)
 from intermission.cli.witness import SlotsWitness
 from intermission.models import ChatCompletions, ModelRequest
 
@@ -117,6 +126,34 @@ def test_another_runner_finds_the_session_and_the_model_is_told_of_it(
     told_last = before[-1].usage
     assert told_last is not None
     assert second.usage.input_tokens > told_last.input_tokens
+
+
+def refund(order_id: str) -> dict[str, str]:
+    """Pay the money for an order back."""
+    return {"order_id": order_id, "refunded": "42 euros"}
+
+
+def test_a_call_waits_for_leave_and_another_runner_goes_on_with_it(
+    model: ChatCompletions, tmp_path: Path
+) -> None:
+    def app() -> App:
+        instruction = "You refund orders. Use the tool to refund one."
+        tool = FunctionTool(refund, require_confirmation=True)
+        agent = LlmAgent("clerk", model, instruction=instruction, tools=[tool])
+        return App("real", agent, resumability_config=ResumabilityConfig(is_resumable=True))
+
+    with Runner(app(), log=tmp_path / "log") as runner:
+        first = runner.run(**KEY, message="Please refund my order 1042.", config=STREAMING).result(WITHIN)
+    with Runner(app(), log=tmp_path / "log") as runner:
+        [call] = runner.pending(**KEY)
+        run = runner.resume(**KEY, answers=[call.approve()], config=STREAMING)
+        [told] = [one for event in run for one in event.function_responses]
+        second = run.result(WITHIN)
+
+    assert (first.status, second.status) == (RunStatus.PAUSED, RunStatus.COMPLETED)
+    assert (call.tool, dict(call.arguments)) == ("refund", {"order_id": "1042"})
+    assert dict(told.response) == refund("1042")
+    assert second.text
 
 
 def test_after_a_cancel_the_servers_slot_is_free_at_once(model: ChatCompletions, tmp_path: Path) -> None:

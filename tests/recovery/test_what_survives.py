@@ -17,6 +17,7 @@ from intermission import (
     FunctionResponse,
     FunctionTool,
     LlmAgent,
+    NothingToResumeError,
     Part,
     PendingCall,
     PendingKind,
@@ -33,7 +34,7 @@ from intermission.testing import Gate, ScriptedModel, calls, text
 from intermission_storage import MemoryEventLog
 from left import recovered
 from nursery import KILLED, Nursery
-from planned import planned_app
+from planned import Looking, planned_app
 from stepping import Stepping, stepping_app
 from tour import tour
 
@@ -168,6 +169,26 @@ def test_a_run_whose_process_died_before_its_first_step_begins_from_the_stored_m
     with Runner(_resumable(agent), log=tmp_path / "log") as runner:
         assert [result.text for result in recovered(runner)] == ["done"]
     assert [content.text for content in model.requests[0].contents] == ["go"]
+
+
+def test_a_run_whose_process_died_while_plugins_looked_at_its_message_waits_for_that(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    die = "before the commit of user's text #1"
+    diary = Diary(tmp_path)
+    assert nursery.live("tools", tmp_path, die=die, looks=True) == KILLED
+    app = planned_app(diary, Points(diary), plugins=[Looking()])
+    with Runner(app, log=tmp_path / "log") as runner:
+        (record,) = runner.sessions.runs(**KEY)
+        with pytest.raises(NothingToResumeError, match="before its message was stored"):
+            runner.resume(**KEY, invocation_id=record.invocation_id).start()
+        (failed,) = runner.recover_all().failed
+        assert isinstance(failed.result.error, NothingToResumeError)
+        assert diary.read("asked") == []
+        again = runner.run(**KEY, message="go", invocation_id=record.invocation_id)
+        assert again.answer(60) == "done"
+        assert [one.status for one in runner.sessions.runs(**KEY)] == [RunStatus.COMPLETED]
+    assert len(diary.read("effects")) == 3
 
 
 @pytest.mark.scenario("D6")

@@ -11,6 +11,7 @@ from typing import Any
 from apps import APP, KEY
 from failpoints import Diary, DyingLog, Points, kill, said_by
 from intermission import (
+    AgentContext,
     App,
     Content,
     FunctionCall,
@@ -28,7 +29,7 @@ from intermission import (
 from intermission.models import ModelRequest, ModelResponse
 from intermission.tools.base import LookUp
 
-__all__ = ["Planned", "consume", "effect_tool", "live", "planned_app", "stubborn", "times"]
+__all__ = ["Looking", "Planned", "consume", "effect_tool", "live", "planned_app", "stubborn", "times"]
 
 
 class Planned:
@@ -101,6 +102,16 @@ def planned_app(
     return App(APP, agent, plugins=plugins, resumability_config=ResumabilityConfig(is_resumable=resumable))
 
 
+class Looking(Plugin):
+    """Looks at messages before they are stored."""
+
+    def __init__(self) -> None:
+        super().__init__("looking")
+
+    def on_user_message_callback(self, *, invocation_context: AgentContext, user_message: Content) -> None:
+        """See `Plugin`."""
+
+
 def live(
     folder: str,
     *,
@@ -110,6 +121,7 @@ def live(
     resumable: bool = True,
     plenty: int = 1,
     crowd: Sequence[str] = (),
+    looks: bool = False,
 ) -> None:
     """Begin a run in each of so many sessions, or go on with those that are left, to the end of all.
 
@@ -118,7 +130,8 @@ def live(
     diary = Diary(folder)
     points = Points(diary, die, crowd=crowd)
     config = RunConfig(tool_execution=ToolExecution[mode])
-    app = planned_app(diary, points, count, resumable=resumable)
+    plugins = [Looking()] if looks else []
+    app = planned_app(diary, points, count, resumable=resumable, plugins=plugins)
     with (
         DyingLog(Path(folder) / "log", points) as log,
         Runner(app, log=log, config=config) as runner,

@@ -2,8 +2,19 @@
 
 from intermission.agents.app import App
 from intermission.agents.base import AgentContext, BaseAgent, CallbackContext
+from intermission.agents.compaction import EventsCompactionConfig
 from intermission.agents.control import exit_loop, transfer_to_agent
-from intermission.agents.effects import Call, CallModel, CallTools, Emit, Ended, Fork, RunAgent, SaveState
+from intermission.agents.effects import (
+    Call,
+    CallModel,
+    CallTools,
+    Emit,
+    Ended,
+    Escalate,
+    Fork,
+    RunAgent,
+    SaveState,
+)
 from intermission.agents.llm import LlmAgent
 from intermission.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 
@@ -17,6 +28,8 @@ __all__ = [
     "CallbackContext",
     "Emit",
     "Ended",
+    "Escalate",
+    "EventsCompactionConfig",
     "Fork",
     "LlmAgent",
     "LoopAgent",

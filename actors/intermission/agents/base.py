@@ -62,9 +62,11 @@ class AgentContext:
             ends with the run, and is not stored.
         root: The app's root agent; `None` outside of a run.
         resumable: Whether the app keeps what is needed to go on with its runs.
+        pauses: Whether its runs end where a call waits for an answer from outside.
         agent_state: What the agent keeps of its own progress. In a run that is gone on with, it holds what
             the agent had stored.
         saved: How far the agent had come in a run that is gone on with; `None` if it begins.
+        agent_name: Whose context it is: the agent that was run, and not one that this yields from.
     """
 
     invocation_id: str
@@ -81,8 +83,10 @@ class AgentContext:
     callback_data: dict[str, Any] = field(default_factory=dict[str, Any])
     root: "BaseAgent | None" = None
     resumable: bool = False
+    pauses: bool = False
     agent_state: AgentState = field(default_factory=AgentState)
     saved: Checkpoint | None = None
+    agent_name: str = ""
 
     def event(self, author: str, **fields: Any) -> Event:
         """Return a new event of this run and branch, stamped now; `fields` are those of `Event`."""

@@ -11,11 +11,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+from intermission.agents.compaction import compacted
 from intermission.content import Content, FunctionCall, FunctionResponse, Part, plain_copy
 from intermission.events import Event, is_within
 from intermission.pending import CONFIRMATION
 
-__all__ = ["CallOutcome", "asking", "conversation", "outcome_response"]
+__all__ = ["CallOutcome", "asking", "conversation", "narrate", "outcome_response"]
 
 CallOutcome: TypeAlias = str | Mapping[str, Any]
 """What the log knows of a call that no event answers: its response, or what became of it in a word."""
@@ -74,7 +75,7 @@ def conversation(
     however late it came; of several to one call the last counts. If the newest event answers an earlier call,
     what was said between the two is left out: the model goes on where it called. A call without a response is
     answered with what is known of it. A call with the id of an earlier one, which none has that the runtime
-    gave, is given another.
+    gave, is given another. Summaries stand in the place of what they stand for.
 
     Args:
         events: The session's events, oldest first.
@@ -90,6 +91,8 @@ def conversation(
     for event in told:
         content = event.content
         if content is None or event.partial:
+            if event.actions.compaction is not None and not current_turn:
+                return conversation(compacted(events), agent, branch, outcomes=outcomes)
             continue
         if branch is not None and event.branch is not None and not is_within(branch, event.branch):
             continue
@@ -165,7 +168,7 @@ class _Talk:
                     answered.answers[shown] = response
                 elif response.id in self._told:
                     self._open.pop(response.id, None)
-                    spoken.append(Part(text=f"{_narrate(self._told[response.id], part)}\n"))
+                    spoken.append(Part(text=f"{narrate(self._told[response.id], part)}\n"))
             elif call is not None:
                 shown = call.id
                 if not calls or (shown and shown in ids):
@@ -204,7 +207,7 @@ class _Talk:
                 self._open.pop(response.id, None)
             if part.inline_data is not None:
                 told.append(part)
-            elif text := _narrate(author, part):
+            elif text := narrate(author, part):
                 told.append(Part(text=f"\n{text}"))
         if len(told) > 1:
             self.said.append(Content("user", tuple(told)))
@@ -214,7 +217,7 @@ class _Talk:
         said = self.said
         for place, call, event in self._open.values():
             response = _missing(call, call.id, event.long_running_tool_ids, outcomes)
-            told, note = said[place], _narrate(event.author, Part(function_response=response))
+            told, note = said[place], narrate(event.author, Part(function_response=response))
             assert isinstance(told, Content)
             said[place] = Content("user", (*told.parts, Part(text=f"\n{note}")))
         if self._answered is not None:
@@ -273,7 +276,8 @@ def _role(author: str, content: Content) -> str:
     return "user" if author == "user" or content.role == "user" else "model"
 
 
-def _narrate(author: str, part: Part) -> str:
+def narrate(author: str, part: Part) -> str:
+    """Return what a part says, as a sentence about its author; `""` for what is neither text nor a call."""
     if part.function_call is not None:
         return f"{author} called {part.function_call.name} with {_json(part.function_call.args)}"
     if part.function_response is not None:

@@ -23,6 +23,7 @@ __all__ = [
     "Effect",
     "Emit",
     "Ended",
+    "Escalate",
     "Fork",
     "Generated",
     "RunAgent",
@@ -124,10 +125,25 @@ class RunAgent:
     """Run another agent to its end, on this one's branch. The answer is `None`, or what `Ended` says.
 
     Where a run is gone on with, an agent that had come to its end is not run again, and one that had begun
-    goes on where it was, each once.
+    goes on where it was, each once. Who runs an agent more than once keeps its own place in
+    `context.agent_state`, or it cannot be told which time that was.
+
+    Attributes:
+        agent: The agent.
+        part: It is a part of this one, as by `yield from`: the hooks around it are not called.
     """
 
     agent: Runnable
+    part: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Escalate:
+    """End the innermost agent around this one that ends by that, such as a loop, and leave all below it.
+
+    An event whose actions say `escalate` does the same, when it is stored. The answer is `None`; it comes if
+    there is no such agent.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +211,7 @@ class Generated:
     shown: int
 
 
-Effect: TypeAlias = Event | Emit | CallModel | CallTools | RunAgent | Fork | Call | SaveState
+Effect: TypeAlias = Event | Emit | CallModel | CallTools | RunAgent | Fork | Call | SaveState | Escalate
 """What an agent may yield; a plain `Event` means `Emit(event)`."""
 
 Steps: TypeAlias = Generator[Effect, Any, None]

@@ -20,7 +20,7 @@ from intermission.agents.callback_types import (
 )
 from intermission.agents.callbacks import OneOrMore, as_callbacks
 from intermission.agents.contents import asking, conversation
-from intermission.agents.effects import Effect, RunAgent, Steps, call_model, call_tools, emit
+from intermission.agents.effects import Effect, Escalate, RunAgent, Steps, call_model, call_tools, emit
 from intermission.agents.instructions import Instruction, is_fixed, write
 from intermission.agents.schemas import Schema, SchemaSource
 from intermission.agents.transfer import Place, TransferringAgent, has_answered
@@ -135,6 +135,9 @@ class LlmAgent(TransferringAgent):
         It also ends when a response ends the turn, or has handed over to an agent that ends it. Where it had
         begun before, it goes on where it was.
         """
+        if context.pauses and context.agent_name != self.name:
+            yield RunAgent(self, part=True)  # somebody yields from this one, which has its own checkpoints
+            return
         place = self.place_in(context)
         tools = self.tools if place.tool is None else {place.tool.declaration.name: place.tool, **self.tools}
         written = isinstance(self._global_instruction(place), str) and isinstance(self.instruction, str)
@@ -193,10 +196,16 @@ class LlmAgent(TransferringAgent):
         if turn.calls:
             responses = yield from call_tools(turn.calls, tools, self, again=True)
             if responses:
-                return (yield from self._respond(responses, context, place, False))
+                asked = context.actions.asked
+                over = yield from self._respond(responses, context, place, False)
+                if over or asked:
+                    return over
+            turn = begun_turn(context, self.name)  # what the others had asked for before these were answered
         if turn.transfer is not None:
             yield RunAgent(self.target(turn.transfer, place))
             return has_answered(context)
+        if turn.escalates:
+            yield Escalate()
         return turn.over
 
     def _request(

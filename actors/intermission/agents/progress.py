@@ -40,10 +40,13 @@ class Checkpoint:
     Attributes:
         state: What it had kept.
         ended: Whether it had come to its end.
+        until: The number of the event up to which what it did counts, of whichever run; `None`: what it did
+            in this one.
     """
 
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     ended: bool = False
+    until: int | None = None
 
 
 class Progress:
@@ -64,6 +67,13 @@ class Progress:
         for event in events:
             if event.invocation_id == invocation_id and event.author != "user":
                 self._fold(event, below)
+
+    @classmethod
+    def at(cls, places: Mapping[tuple[str | None, str], Checkpoint]) -> "Progress":
+        """Return a progress that is known, by the branches and names of the agents."""
+        progress = cls((), "", {})
+        progress._found = dict(places)
+        return progress
 
     def take(self, agent: str, branch: str | None) -> Checkpoint | None:
         """Return how far an agent had come on a branch, once; `None` if it had not begun."""

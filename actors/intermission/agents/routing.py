@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 from intermission.agents.base import BaseAgent
 from intermission.agents.transfer import TransferringAgent
+from intermission.content import Content
 from intermission.events import Event
 
 __all__ = ["route"]
 
 
-def route(root: BaseAgent, events: Sequence[Event]) -> BaseAgent:
+def route(root: BaseAgent, events: Sequence[Event], message: Content | None = None) -> BaseAgent:
     """Return the agent that a run begins with.
 
     A message that answers a call goes to the agent that called. Any other goes to the agent that spoke last,
@@ -19,10 +20,11 @@ def route(root: BaseAgent, events: Sequence[Event]) -> BaseAgent:
     Args:
         root: The app's root agent.
         events: The session's events, the user's message last.
+        message: The user's message, if it may not be among them yet.
     """
     if not root.sub_agents:
         return root
-    caller = _caller(root, events)
+    caller = _caller(root, events, message or (events[-1].content if events else None))
     if caller is not None:
         return caller
     for event in reversed(events):
@@ -36,8 +38,8 @@ def route(root: BaseAgent, events: Sequence[Event]) -> BaseAgent:
     return root
 
 
-def _caller(root: BaseAgent, events: Sequence[Event]) -> BaseAgent | None:
-    answered = {response.id for response in events[-1].function_responses} if events else set[str]()
+def _caller(root: BaseAgent, events: Sequence[Event], message: Content | None) -> BaseAgent | None:
+    answered = {response.id for response in message.function_responses} if message else set[str]()
     if answered:
         for event in reversed(events):
             if any(call.id in answered for call in event.function_calls):

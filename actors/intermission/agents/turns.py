@@ -20,11 +20,13 @@ class Turn:
         calls: Its calls, if some have no response yet.
         transfer: The agent that it has handed over to.
         over: Whether the agent has said its last.
+        escalates: Whether it has asked the enclosing loop to end.
     """
 
     calls: Sequence[FunctionCall] = ()
     transfer: str | None = None
     over: bool = False
+    escalates: bool = False
 
 
 def is_answered(context: AgentContext) -> bool:
@@ -36,7 +38,8 @@ def is_answered(context: AgentContext) -> bool:
 def begun_turn(context: AgentContext, agent: str) -> Turn:
     """Return what is left of the last turn of an agent on its branch; nothing, if it has begun none.
 
-    In a run that is gone on with, it is one of that invocation. In any other it is what the newest message
+    In a run that is gone on with, it is one of that invocation; where one goes on that is over, the one that
+    its checkpoint names. In any other it is what the newest message
     says may be done.
     """
     if context.saved is None:
@@ -49,14 +52,17 @@ def begun_turn(context: AgentContext, agent: str) -> Turn:
         return _open_turn(last, context.events)
     if not last.function_responses:
         return Turn(over=True)
-    called = next((event for event in reversed(mine) if event.function_calls), None)
-    turn = Turn() if called is None else _open_turn(called, context.events)
+    called = max((index for index, event in enumerate(mine) if event.function_calls), default=None)
+    turn = Turn() if called is None else _open_turn(mine[called], context.events)
     if turn.calls:
         return turn
-    actions = last.actions
-    if actions.transfer_to_agent is not None:
-        return Turn(transfer=actions.transfer_to_agent)
-    return Turn(over=actions.skip_summarization or actions.escalate or actions.end_of_agent)
+    actions = [event.actions for event in mine[called or 0 :]]
+    escalates = any(each.escalate for each in actions)
+    return Turn(
+        transfer=next((name for each in reversed(actions) if (name := each.transfer_to_agent)), None),
+        over=escalates or any(each.skip_summarization or each.end_of_agent for each in actions),
+        escalates=escalates,
+    )
 
 
 def _open_turn(event: Event, events: Sequence[Event]) -> Turn:
@@ -67,11 +73,13 @@ def _open_turn(event: Event, events: Sequence[Event]) -> Turn:
 
 def _is_of(event: Event, context: AgentContext, agent: str) -> bool:
     """Return whether an agent has said something in this invocation on this branch, and not only asked."""
-    if (
-        event.author != agent
-        or event.invocation_id != context.invocation_id
-        or event.branch != context.branch
-    ):
+    if event.author != agent or event.branch != context.branch:
+        return False
+    until = None if context.saved is None else context.saved.until
+    if until is None:
+        if event.invocation_id != context.invocation_id:
+            return False
+    elif event.seq is None or event.seq > until:
         return False
     if event.content is None:
         return event.error_code is None and event.usage is not None

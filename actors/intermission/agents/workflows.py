@@ -37,6 +37,9 @@ class SequentialAgent(BaseAgent):
         Raises:
             AgentTreeChangedError: The sub-agent that it would go on with is not there.
         """
+        if _is_part(self, context):
+            yield RunAgent(self, part=True)
+            return
         start, going_on = _place(self, context)
         for index in range(start, len(self.sub_agents)):
             agent = self.sub_agents[index]
@@ -94,8 +97,11 @@ class LoopAgent(BaseAgent):
         Raises:
             AgentTreeChangedError: The sub-agent that it would go on with is not there.
         """
+        if _is_part(self, context):
+            yield RunAgent(self, part=True)
+            return
         start, going_on = _place(self, context)
-        times = _times(context)
+        times = _times(self, context)
         while self.sub_agents and (self.max_iterations is None or times < self.max_iterations):
             for agent in self.sub_agents[start:]:
                 if not going_on:
@@ -129,10 +135,18 @@ class ParallelAgent(BaseAgent):
 
     def run(self, context: AgentContext) -> Steps:
         """See `BaseAgent.run`."""
+        if _is_part(self, context):
+            yield RunAgent(self, part=True)
+            return
         if context.saved is None:
             yield SaveState({})
         if self.sub_agents:
             yield Fork(self.sub_agents, name=self.name)
+
+
+def _is_part(agent: BaseAgent, context: AgentContext) -> bool:
+    """Return whether another agent yields from this one, whose place and end are then not told by its own."""
+    return context.agent_name not in {"", agent.name}
 
 
 def _place(agent: BaseAgent, context: AgentContext) -> tuple[int, bool]:
@@ -141,15 +155,24 @@ def _place(agent: BaseAgent, context: AgentContext) -> tuple[int, bool]:
     Raises:
         AgentTreeChangedError: The sub-agent that it would go on with is not there.
     """
-    name: Any = None if context.saved is None else context.saved.state.get(SUB_AGENT)
-    if name is None:
+    if context.saved is None or SUB_AGENT not in context.saved.state:
         return 0, False
+    name: Any = context.saved.state[SUB_AGENT]
     for index, below in enumerate(agent.sub_agents):
         if below.name == name:
             return index, True
     raise AgentTreeChangedError(context.invocation_id, [f"agent {agent.name!r} has no sub-agent {name!r}"])
 
 
-def _times(context: AgentContext) -> int:
+def _times(agent: BaseAgent, context: AgentContext) -> int:
+    """Return how many rounds a loop has done.
+
+    Raises:
+        AgentTreeChangedError: What is stored is no number of rounds.
+    """
     times: Any = 0 if context.saved is None else context.saved.state.get(_ROUND, 0)
-    return times if isinstance(times, int) else 0
+    if isinstance(times, bool) or not isinstance(times, int):
+        raise AgentTreeChangedError(
+            context.invocation_id, [f"agent {agent.name!r} is no loop that counts its rounds: {times!r}"]
+        )
+    return times

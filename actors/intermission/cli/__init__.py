@@ -1,13 +1,17 @@
 """The command line: `intermission --help`."""
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from intermission.version import __version__
 
 __all__ = ["main"]
+
+_APP = "as in chat.py:app or shop.agents:support"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser(
         "demo",
-        help="watch an agent stream, call a tool, and find its session again",
+        help="watch an agent stream, call a tool, wait for an approval, and find its session again",
         description="Runs an agent over real HTTP and a log on disk. With no options the model is a scripted "
         "server on this machine; the options name any server that speaks OpenAI chat completions.",
     )
@@ -68,14 +72,13 @@ def _parser() -> argparse.ArgumentParser:
         description="Runs an app, or an agent, that a module or a file defines. Without a message, each line "
         "of the standard input is one. Ctrl-C cancels the run and says what is left of it.",
     )
-    run.add_argument("app", metavar="MODULE:APP", help="as in chat.py:app or shop.agents:support")
+    run.add_argument("app", metavar="MODULE:APP", help=_APP)
     run.add_argument("message", metavar="TEXT", nargs="?", help="what to say; without it, lines are read")
-    run.add_argument("--log", metavar="DIR", help="the log's folder; by default APP.lmdb in this folder")
-    run.add_argument("--user", type=_name, default="you", help="the user id")
-    run.add_argument("--session", type=_name, default="default", help="the session id")
-    run.add_argument("--whole", action="store_true", help="show answers whole, and not as they come")
+    _add_session(run)
     run.set_defaults(run=known.run)
     _add_recover(commands.add_parser, known.recover)
+
+    _add_pausing(commands.add_parser)
 
     sessions = commands.add_parser("sessions", help="list the sessions of a log, a line of JSON each")
     sessions.add_argument("log", metavar="LOG", help="the log's folder")
@@ -118,6 +121,66 @@ def _add_recover(add_parser: Callable[..., argparse.ArgumentParser], run: object
     recover.add_argument("--parallel", type=_positive, default=8, metavar="N", help="how many at a time; 8")
     recover.add_argument("--take-over", action="store_true", help="take runs from processes that hang, too")
     recover.set_defaults(run=run)
+
+
+def _add_session(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--log", metavar="DIR", help="the log's folder; by default APP.lmdb in this folder")
+    parser.add_argument("--user", type=_name, default="you", help="the user id")
+    parser.add_argument("--session", type=_name, default="default", help="the session id")
+    parser.add_argument("--whole", action="store_true", help="show answers whole, and not as they come")
+
+
+def _add_pausing(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands for runs that wait for an answer."""
+    from intermission.cli import commands as known
+
+    pending = add_parser("pending", help="list the calls that wait for an answer, a line of JSON each")
+    pending.add_argument("log", metavar="LOG", help="the log's folder")
+    for name, what in (("--app", "app"), ("--user", "user"), ("--session", "session")):
+        pending.add_argument(name, help=f"only the calls of this {what}")
+    pending.set_defaults(run=known.pending)
+
+    answer = add_parser(
+        "answer",
+        help="answer a call that waits, and watch its run go on",
+        description="Answers one call of a paused run of an app and goes on with the run. "
+        "`intermission pending` lists the ids. An answer that was given before changes nothing.",
+    )
+    answer.add_argument("app", metavar="MODULE:APP", help=_APP)
+    answer.add_argument("call", metavar="ID", type=_name, help="the id of the pending call")
+    says = answer.add_mutually_exclusive_group(required=True)
+    says.add_argument("--approve", action="store_true", help="let it be made")
+    says.add_argument("--reject", metavar="REASON", nargs="?", const="", help="do not let it be made")
+    says.add_argument("--reply", metavar="JSON", type=_object, help="its result, a JSON object")
+    answer.add_argument("--payload", metavar="JSON", type=_json, help="what the tool is given with --approve")
+    answer.add_argument("--by", metavar="NAME", help="who answers; it is kept in the log")
+    _add_session(answer)
+    answer.set_defaults(run=known.answer, usage=answer.error)
+
+    resume = add_parser(
+        "resume",
+        help="go on with a run that was interrupted, cancelled or has failed",
+        description="Goes on with a run of an app by its id, on purpose. One that is over, or waits for an "
+        "answer, stays as it is.",
+    )
+    resume.add_argument("app", metavar="MODULE:APP", help=_APP)
+    resume.add_argument("invocation", metavar="INVOCATION", type=_name, help="the id of the run")
+    _add_session(resume)
+    resume.set_defaults(run=known.resume)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must be JSON: {error}") from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    value = _json(text)
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f"must be a JSON object, not {text!r}")
+    return cast("dict[str, Any]", value)
 
 
 def _name(text: str) -> str:

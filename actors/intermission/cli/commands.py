@@ -4,7 +4,7 @@ import argparse
 
 from intermission.cli.terminal import Screen
 
-__all__ = ["demo", "events", "export", "recover", "run", "sessions", "verify"]
+__all__ = ["answer", "demo", "events", "export", "pending", "recover", "resume", "run", "sessions", "verify"]
 
 
 def demo(options: argparse.Namespace, screen: Screen) -> int:
@@ -36,6 +36,53 @@ def recover(options: argparse.Namespace, screen: Screen) -> int:
     from intermission.cli.recovering import recover as go_on
 
     return go_on(options, screen)
+
+
+def pending(options: argparse.Namespace, screen: Screen) -> int:
+    """`intermission pending`."""
+    from intermission.cli.pausing import list_pending
+
+    return list_pending(options.log, options.app, options.user, options.session)
+
+
+def answer(options: argparse.Namespace, screen: Screen) -> int:
+    """`intermission answer`."""
+    from intermission.cli.pausing import answer as give
+
+    if options.reply is not None:
+        response = options.reply
+    elif options.approve:
+        response = {"confirmed": True, "payload": options.payload}
+    else:
+        response = {"confirmed": False, "hint": options.reject}
+    if options.payload is not None and not options.approve:
+        options.usage("--payload goes with --approve: it is what the tool is given with the approval")
+    return give(
+        options.app,
+        options.call,
+        response,
+        log=options.log,
+        user=options.user,
+        session=options.session,
+        by=options.by,
+        streaming=not options.whole,
+        screen=screen,
+    )
+
+
+def resume(options: argparse.Namespace, screen: Screen) -> int:
+    """`intermission resume`."""
+    from intermission.cli.pausing import resume as go_on
+
+    return go_on(
+        options.app,
+        options.invocation,
+        log=options.log,
+        user=options.user,
+        session=options.session,
+        streaming=not options.whole,
+        screen=screen,
+    )
 
 
 def sessions(options: argparse.Namespace, screen: Screen) -> int:

@@ -8,25 +8,28 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from intermission.agents import App, LlmAgent
-from intermission.cli.live import Live, show_receipt
+from intermission.cli.live import Live, show_pending, show_receipt
 from intermission.cli.terminal import Screen
 from intermission.cli.witness import ScriptedWitness, SlotsWitness, Witness
-from intermission.config import RunConfig
+from intermission.config import ResumabilityConfig, RunConfig
 from intermission.errors import IntermissionError
 from intermission.models import ChatCompletions
 from intermission.models.base import Model
 from intermission.runner import Runner
-from intermission.runs import RunStatus
+from intermission.runs import Run, RunResult, RunStatus
 from intermission.testing import Gate, ModelServer, calls, text
+from intermission.tools import FunctionTool
 from intermission.version import __version__
 
-__all__ = ["demo", "order_status"]
+__all__ = ["demo", "order_status", "refund"]
 
 _QUESTION = "Where is my order 1042?"
 _FOLLOW_UP = "Which city is it in?"
+_REQUEST = "Please refund my order 1042."
 _STORY = "Tell me a long story about a lighthouse."
 _HEARD = 3  # pieces of it that are heard before it is cancelled
-_USER, _SESSION = "you", "orders"
+_USER, _SESSION, _REFUNDS = "you", "orders", "refunds"
+_STREAMING = RunConfig(streaming=True)
 
 
 def order_status(order_id: str) -> dict[str, str]:
@@ -34,8 +37,13 @@ def order_status(order_id: str) -> dict[str, str]:
     return {"order_id": order_id, "status": "shipped", "city": "Lisbon"}
 
 
+def refund(order_id: str) -> dict[str, str]:
+    """Pay the money for an order back."""
+    return {"order_id": order_id, "refunded": "42 euros"}
+
+
 def demo(*, model_url: str | None, model: str | None, log: str | None, screen: Screen) -> int:
-    """Show runs that stream and call a tool, a session found again, and a cancel; return the exit code.
+    """Show runs that stream, call tools, wait for leave and are cancelled; return the exit code.
 
     Args:
         model_url: Base address of a server that speaks OpenAI chat completions; `None` scripts one here.
@@ -65,7 +73,10 @@ def demo(*, model_url: str | None, model: str | None, log: str | None, screen: S
         screen.heading("3. The conversation goes on where it was")
         if not _turn(app, path, _FOLLOW_UP, screen):
             return 1
-        screen.heading("4. A story is cancelled in mid-stream, and the server's side is asked what it saw")
+        screen.heading("4. A refund needs leave: the run pauses, and another runner goes on with it")
+        if not _approve(served, path, screen):
+            return 1
+        screen.heading("5. A story is cancelled in mid-stream, and the server's side is asked what it saw")
         if not _cancel(served, witness, path, screen):
             return 1
         if log is not None:
@@ -93,6 +104,8 @@ def _model(url: str | None, name: str | None, *, paced: bool) -> Generator[tuple
         calls(("order_status", {"order_id": "1042"})),
         text(*_spoken("Your order 1042 has shipped. It was last seen in Lisbon.", pause)),
         text(*_spoken("It is in Lisbon now.", pause)),
+        calls(("refund", {"order_id": "1042"})),
+        text(*_spoken("You get 42 euros back.", pause)),
         text(*_spoken("Once upon a time there was", pause), Gate(), "an end."),  # that nobody waits for
     ) as server:
         yield ChatCompletions("scripted", base_url=server.url), server.url, ScriptedWitness(server)
@@ -117,21 +130,47 @@ def _spoken(sentence: str, pause: Gate) -> Iterator[str | Gate]:
 
 def _turn(app: App, path: Path, question: str, screen: Screen) -> bool:
     screen.line("you", question, "cyan")
+    with Runner(app, log=path, config=_STREAMING) as runner:
+        run = runner.run(user_id=_USER, session_id=_SESSION, message=question)
+        return _watch(runner, run, screen).status is RunStatus.COMPLETED
+
+
+def _watch(runner: Runner, run: Run, screen: Screen) -> RunResult:
     live = Live(screen)
-    with Runner(app, log=path) as runner:
-        run = runner.run(
-            user_id=_USER, session_id=_SESSION, message=question, config=RunConfig(streaming=True)
-        )
-        with suppress(IntermissionError):  # the run's own, which its result holds
-            try:
-                for event in run:
-                    live.show(event)
-            except KeyboardInterrupt:
-                runner.close(grace=0)  # the person wants to leave, and not to wait for the model
-                raise
-        result = run.result()
+    with suppress(IntermissionError):  # the run's own, which its result holds
+        try:
+            for event in run:
+                live.show(event)
+        except KeyboardInterrupt:
+            runner.close(grace=0)  # the person wants to leave, and not to wait for the model
+            raise
+    result = run.result()
     live.end(result)
-    return result.status is RunStatus.COMPLETED
+    return result
+
+
+def _approve(served: Model, path: Path, screen: Screen) -> bool:
+    """Pause a run for a person's leave and go on with it elsewhere; return whether it came to its end."""
+    tool = FunctionTool(refund, require_confirmation=True)
+    agent = LlmAgent(
+        "clerk", served, instruction="You refund orders. Use the tool to refund one.", tools=[tool]
+    )
+    app = App("demo", agent, resumability_config=ResumabilityConfig(is_resumable=True))
+    screen.line("you", _REQUEST, "cyan")
+    with Runner(app, log=path, config=_STREAMING) as runner:
+        run = runner.run(user_id=_USER, session_id=_REFUNDS, message=_REQUEST)
+        result = _watch(runner, run, screen)
+    if result.status is not RunStatus.PAUSED:
+        screen.note("the model made no call that needs leave, so there is nothing to approve")
+        return False
+    screen.note("the runner is closed: nothing of the run is in memory any more. A new one opens the log")
+    with Runner(app, log=path, config=_STREAMING) as runner:
+        waiting = runner.pending(user_id=_USER, session_id=_REFUNDS)
+        show_pending(waiting, screen)
+        screen.line("you", "approved", "cyan")
+        answers = [call.approve(answered_by=_USER) for call in waiting]
+        run = runner.resume(user_id=_USER, session_id=_REFUNDS, answers=answers)
+        return _watch(runner, run, screen).status is RunStatus.COMPLETED
 
 
 def _cancel(served: Model, witness: Witness, path: Path, screen: Screen) -> bool:
@@ -139,9 +178,7 @@ def _cancel(served: Model, witness: Witness, path: Path, screen: Screen) -> bool
     screen.line("you", _STORY, "cyan")
     live = Live(screen)
     with Runner(App("demo", LlmAgent("teller", served)), log=path) as runner:
-        run = runner.run(
-            user_id=_USER, session_id="stories", message=_STORY, config=RunConfig(streaming=True)
-        )
+        run = runner.run(user_id=_USER, session_id="stories", message=_STORY, config=_STREAMING)
         cancelled = 0.0
         with suppress(IntermissionError):
             for pieces, event in enumerate(run):

@@ -2,13 +2,17 @@
 
 import json
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from intermission.agents.confirmations import asked_call
 from intermission.cli.terminal import Screen
 from intermission.events import Event
+from intermission.pending import PendingCall, PendingKind
 from intermission.runs import Run, RunResult
 from intermission.runs.receipt import CancelReceipt, ResidualWork
 
-__all__ = ["Live", "show_receipt"]
+__all__ = ["Live", "show_pending", "show_receipt"]
 
 
 class Live:
@@ -33,8 +37,11 @@ class Live:
             return
         self.end_line()
         for call in event.function_calls:
-            args = ", ".join(f"{name}={json.dumps(value)}" for name, value in call.args.items())
-            self._screen.line("call", f"{call.name}({args})", "yellow")
+            about = asked_call(call)
+            if about is None:
+                self._screen.line("call", _written(call.name, call.args), "yellow")
+            else:
+                self._screen.line("asks", f"may {_written(about.name, about.args)} be called?", "yellow")
         for response in event.function_responses:
             self._screen.line("tool", json.dumps(dict(response.response)), "yellow")
 
@@ -54,6 +61,22 @@ class Live:
         self._screen.note(
             f"run {result.invocation_id}: {result.status}, last record {result.last_seq}{used}, {took:.2f} s"
         )
+
+
+def show_pending(calls: Sequence[PendingCall], screen: Screen) -> None:
+    """Say what waits for an answer."""
+    for call in calls:
+        what = (
+            "waits for its result"
+            if call.kind is PendingKind.LONG_RUNNING
+            else call.hint or "waits for leave"
+        )
+        screen.line("pending", f"{_written(call.tool, call.arguments)}: {what} ({call.id})", "yellow")
+
+
+def _written(tool: str, arguments: Mapping[str, Any]) -> str:
+    given = ", ".join(f"{name}={json.dumps(value)}" for name, value in arguments.items())
+    return f"{tool}({given})"
 
 
 def show_receipt(receipt: CancelReceipt, run: Run, screen: Screen) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 from types import ModuleType
 
 from intermission.agents import App, BaseAgent
-from intermission.cli.live import Live, show_receipt
+from intermission.cli.live import Live, show_pending, show_receipt
 from intermission.cli.terminal import Screen, forgive
 from intermission.config import RunConfig
 from intermission.errors import IntermissionError
 from intermission.runner import Runner
-from intermission.runs import RunStatus
+from intermission.runs import Run, RunStatus
 
-__all__ = ["AppNotFoundError", "load_app", "run"]
+__all__ = ["AppNotFoundError", "load_app", "run", "watch"]
 
 _GRACE = 5.0  # seconds that a cancelled run has until it is only said what still runs
 _FAILED = {RunStatus.FAILED, RunStatus.EXPIRED}
@@ -53,7 +53,7 @@ def run(
     code = 0
     with Runner(app, log=path, config=RunConfig(streaming=streaming)) as runner:
         for text in [message] if message is not None else _lines(screen):
-            code = _turn(runner, text, user, session, screen)
+            code = watch(runner.run(user_id=user, session_id=session, message=text), screen)
             if message is None and code == 130:
                 code = 0  # the person has stopped a run, and not the conversation
     screen.note(f"session {session!r} of user {user!r} stays in {path}")
@@ -129,9 +129,9 @@ def _lines(screen: Screen) -> Iterator[str]:
             yield line.strip()
 
 
-def _turn(runner: Runner, text: str, user: str, session: str, screen: Screen) -> int:
+def watch(run: Run, screen: Screen) -> int:
+    """Show what comes of a run and what it waits for; return the exit code. Ctrl-C cancels it."""
     live = Live(screen)
-    run = runner.run(user_id=user, session_id=session, message=text)
     try:
         # Nobody's run: else a Ctrl-C were the loss of its consumer, too, and the cancel below came late.
         for event in run.start():
@@ -145,4 +145,5 @@ def _turn(runner: Runner, text: str, user: str, session: str, screen: Screen) ->
             raise
     result = run.result()
     live.end(result)
+    show_pending(result.pending, screen)
     return 1 if result.status in _FAILED else 0

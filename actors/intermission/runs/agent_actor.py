@@ -59,4 +59,4 @@ class AgentActor(Actor):
         if error is None and run.verdict is not None and run.verdict.status in _WITH_EVENT:
             return  # by the last event, which the session has stored with the end
         with suppress(RunOver):  # the session has ended the run already, and knows all that there is to know
-            self._environment.tell(AgentDone(run, error, stopped, strand.owed))
+            self._environment.tell(AgentDone(run, error, stopped, strand.owed, strand.paused))

@@ -10,6 +10,7 @@ from typing import Any
 import pykka
 
 from intermission.agents.base import AgentContext, BaseAgent
+from intermission.agents.compaction import EventsCompactionConfig
 from intermission.agents.contents import CallOutcome
 from intermission.agents.effects import Runnable
 from intermission.agents.plugins import Plugins
@@ -56,6 +57,8 @@ class Environment:
         resumable: Whether the app keeps what is needed to go on with its runs.
         pauses: Whether a run ends where a call waits for an answer from outside.
         progress: How far its agents had come, if the run is gone on with.
+        compaction: How older events are summed up when the run is done, if that is due.
+        branch: The branch that it begins on.
     """
 
     def __init__(
@@ -72,10 +75,14 @@ class Environment:
         resumable: bool = False,
         pauses: bool = False,
         progress: Progress | None = None,
+        compaction: EventsCompactionConfig | None = None,
+        branch: str | None = None,
     ) -> None:
         self.run = run
+        self._branch = branch
         self.resumable = resumable
         self.pauses = pauses
+        self.compaction = compaction
         self._progress = progress
         self._root = root
         self._outcomes = outcomes
@@ -132,10 +139,12 @@ class Environment:
             clock=self.services.clock,
             state=self.new_state(),
             cancellation=self.scope,
+            branch=self._branch,
             outcomes=self._outcomes,
             callback_data=self.callback_data,
             root=self._root,
             resumable=self.resumable,
+            pauses=self.pauses,
         )
 
     def inner(self, agent: Runnable, outer: AgentContext) -> AgentContext | None:
@@ -145,8 +154,10 @@ class Environment:
         """
         saved = None if self._progress is None else self._progress.take(agent.name, outer.branch)
         if saved is None:
-            return replace(outer, agent_state=AgentState(), saved=None)
-        return None if saved.ended else replace(outer, agent_state=AgentState(saved.state), saved=saved)
+            return replace(outer, agent_state=AgentState(), saved=None, agent_name=agent.name)
+        if saved.ended:
+            return None
+        return replace(outer, agent_state=AgentState(saved.state), saved=saved, agent_name=agent.name)
 
     def check_event(self, event: Event, agent: str) -> None:
         """Refuse what an agent may have yielded, but no reader of the log would find or understand.

@@ -113,8 +113,8 @@ class EventGate:
             except StopIteration:
                 return
             except Exception as raised:  # noqa: BLE001 - it is the run's
+                self._run.fail(raised)  # before who waits for an event finds out that it is over
                 self._leave()
-                self._run.fail(raised)
                 return
             call = OpenCall(
                 self._run,

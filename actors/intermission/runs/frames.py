@@ -14,13 +14,13 @@ from intermission.runs.hooks import (
     after_run,
     agent_steps,
     has_agent_hooks,
-    has_run_hooks,
+    has_run_steps,
     run_steps,
     stopped_steps,
 )
 from intermission.tools.function import FunctionTool
 
-__all__ = ["Frame", "frame_in", "frame_of", "paused_frame", "root_frame", "stopped_frame"]
+__all__ = ["Frame", "frame_in", "frame_of", "part_frame", "paused_frame", "root_frame", "stopped_frame"]
 
 _LLM_STEPS = LlmAgent.run.__code__  # what instruments a program puts something of its own in its place
 
@@ -42,12 +42,12 @@ class Frame:
 
 
 def root_frame(environment: Environment, agent: Runnable, context: AgentContext) -> Frame:
-    """Return the frame of a run's root agent, between the hooks of the run.
+    """Return the frame of a run's root agent, between what there is to do around it.
 
     Raises:
         TypeError: See `frame_of`.
     """
-    if has_run_hooks(environment.plugins):
+    if has_run_steps(environment):
         return Frame(run_steps(environment, agent, context), agent, context, quick=True)
     return frame_of(environment, agent, context)
 
@@ -60,6 +60,15 @@ def frame_of(environment: Environment, agent: Runnable, context: AgentContext) -
     """
     if has_agent_hooks(environment.plugins, agent):
         return Frame(agent_steps(environment, agent, context), agent, context, quick=True, ends=True)
+    return _bare(environment, agent, context, ends=True)
+
+
+def part_frame(environment: Environment, agent: Runnable, context: AgentContext) -> Frame:
+    """Return the frame of an agent that is a part of the one below it on the stack.
+
+    Raises:
+        TypeError: See `frame_of`.
+    """
     return _bare(environment, agent, context, ends=True)
 
 

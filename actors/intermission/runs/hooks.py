@@ -16,7 +16,9 @@ from intermission.events import Event
 from intermission.kernel.scope import CancelScope
 from intermission.runs.async_calls import Later, raised_or
 from intermission.runs.calls import Blocking
+from intermission.runs.compacting import compaction_steps
 from intermission.runs.environment import Environment
+from intermission.runs.line import Pause
 
 __all__ = [
     "Body",
@@ -27,7 +29,7 @@ __all__ = [
     "call_hook",
     "first_answer",
     "has_agent_hooks",
-    "has_run_hooks",
+    "has_run_steps",
     "hook_calls",
     "hook_name",
     "run_steps",
@@ -176,28 +178,34 @@ def _has_changes(context: AgentContext) -> bool:
 # Around a run.
 
 
-def has_run_hooks(plugins: Plugins) -> bool:
-    """Return whether anything is to be called around the root agent."""
+def has_run_steps(environment: Environment) -> bool:
+    """Return whether anything is to be done around the root agent."""
+    plugins = environment.plugins
     return bool(
-        plugins.hooks("on_user_message_callback")
+        environment.compaction is not None
+        or plugins.hooks("on_user_message_callback")
         or plugins.hooks("before_run_callback")
         or plugins.hooks("after_run_callback")
     )
 
 
 def run_steps(environment: Environment, agent: Runnable, context: AgentContext) -> _Steps:
-    """Run the root agent between the hooks of the run."""
+    """Run the root agent between the hooks of the run, and then sum older events up if that is due."""
     plugins = environment.plugins
     keywords = {"invocation_context": context}
     if plugins.hooks("on_user_message_callback") and environment.run.message.parts:
         yield from _open(environment, context)
     answer = yield from first_answer(hook_calls(plugins, "before_run_callback", keywords), Content)
-    tail = not plugins.hooks("after_run_callback")
+    tail = environment.compaction is None and not plugins.hooks("after_run_callback")
     if answer is None:
         yield Body(agent, bare=False, tail=tail)
     else:
-        yield Emit(context.event("model", content=answer), last=tail)
+        waits = environment.run.plan is not None and bool(environment.run.plan.open)
+        yield Emit(context.event("model", content=answer), last=tail and not waits)
+        if waits:
+            yield Pause()  # the agents that ask have not been asked
     yield from after_run(environment, agent.name, context)
+    yield from compaction_steps(environment, context)
 
 
 def stopped_steps(environment: Environment, name: str, context: AgentContext, root: AgentContext) -> _Steps:
@@ -218,9 +226,10 @@ def _open(environment: Environment, context: AgentContext) -> _Steps:
     if answer is not None:
         message = answer
     plan = run.plan
-    if plan is not None and answer is not None:  # the answers to calls stay what they are
+    if answer is not None and environment.pauses:  # the answers to calls stay what they are
+        answers = [part for part in run.message.parts if part.function_response is not None]
         spoken = [part for part in answer.parts if part.function_response is None]
-        message = Content("user", (*plan.answers_of(run.message), *spoken))
+        message = Content("user", (*answers, *spoken)) if answers else answer
     branch = None if plan is None else plan.branch
     yield Opening(environment.with_changes(context.event("user", content=message, branch=branch), context))
 

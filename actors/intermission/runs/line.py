@@ -11,7 +11,7 @@ from intermission.runs.calls import Outcome
 from intermission.runs.environment import Environment
 from intermission.runs.messages import Item
 
-__all__ = ["Finished", "Line", "Pause", "Store"]
+__all__ = ["Finished", "Line", "Owe", "Pause", "Store"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,13 @@ class Store:
     """Of the runtime's own effects: store this, with what is owed, and go on when that is durable."""
 
     records: Sequence[Item]
+
+
+@dataclass(frozen=True, slots=True)
+class Owe:
+    """Of the runtime's own effects: store this with what is stored next, at the latest the run's end."""
+
+    item: Item
 
 
 @dataclass(frozen=True, slots=True)

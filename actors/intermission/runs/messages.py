@@ -86,6 +86,7 @@ class AgentDone:
         error: What ended it.
         stopped: The reason, if it ended because a stop was asked for.
         before: What is still to be stored.
+        paused: Whether it came to no end, for a call waits for an answer from outside.
     """
 
     lane: ClassVar[Lane] = Lane.INTERNAL
@@ -93,3 +94,4 @@ class AgentDone:
     error: Exception | None = None
     stopped: str | None = None
     before: Sequence[Item] = ()
+    paused: bool = False

@@ -15,7 +15,7 @@ from intermission.runs.call_ids import CallIds
 from intermission.runs.calls import Blocking
 from intermission.runs.environment import Environment
 
-__all__ = ["Alter", "ask_model", "model_turn"]
+__all__ = ["Alter", "ask_model", "closable", "model_turn"]
 
 # Named, for what annotates an inner function is worked out each time that the function is made.
 _Response: TypeAlias = ModelResponse | None
@@ -77,7 +77,7 @@ def ask_model(
             ahead.when_durable(lambda: environment.run.show(partial))
 
     def ask(scope: CancelScope) -> _Response:
-        with closing(_closable(effect.model.generate(effect.request))) as responses:
+        with closing(closable(effect.model.generate(effect.request))) as responses:
             for response in responses:
                 scope.check()
                 if not response.partial:
@@ -95,6 +95,9 @@ def ask_model(
     return Generated(whole if content is whole.content else replace(whole, content=content), len(text))
 
 
-def _closable(responses: Iterator[ModelResponse]) -> Generator[ModelResponse]:
-    # A model may be any iterator; a generator's `finally` must run when the whole response is there.
+def closable(responses: Iterator[ModelResponse]) -> Generator[ModelResponse]:
+    """Make a generator of what a model yields, which may be any iterator.
+
+    A generator's `finally` must run when the whole response is there.
+    """
     yield from responses

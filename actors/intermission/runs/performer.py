@@ -12,6 +12,7 @@ from intermission.agents.effects import (
     CallTools,
     Emit,
     Ended,
+    Escalate,
     Fork,
     RunAgent,
     Runnable,
@@ -26,9 +27,9 @@ from intermission.runs.async_calls import function_call
 from intermission.runs.calls import Blocking, OpenCall, Outcome
 from intermission.runs.environment import Environment
 from intermission.runs.fork import Forked, check_depth
-from intermission.runs.frames import Frame, frame_in, frame_of
+from intermission.runs.frames import Frame, frame_in, frame_of, part_frame
 from intermission.runs.hooks import Body, Opening
-from intermission.runs.line import Finished, Line, Pause, Store
+from intermission.runs.line import Finished, Line, Owe, Pause, Store
 from intermission.runs.messages import Item
 from intermission.runs.model_hooks import has_model_hooks, model_steps
 from intermission.runs.signals import RunPaused, RunStopped
@@ -132,13 +133,14 @@ class Performer(Storing):
                 return self._block(effect)
             case Together():
                 return effect.suspend()
-            case RunAgent(agent):
+            case RunAgent(agent, part):
                 self._check_stop()
                 self._check_agents(effect, [agent])
                 check_depth(self._stack, agent)
                 context = self.environment.inner(agent, self._stack[-1].context)
                 if context is not None:
-                    self._stack.append(frame_of(self.environment, agent, context))
+                    make = part_frame if part else frame_of
+                    self._stack.append(make(self.environment, agent, context))
                 return Outcome()
             case Fork(agents):
                 self._check_stop()
@@ -152,8 +154,14 @@ class Performer(Storing):
         match effect:
             case Ahead():
                 return effect
+            case Escalate():
+                self._escalates = True
+                return Outcome()
             case SaveState(state):
                 return self._save(self._stack[-1], state)
+            case Owe(item):
+                self.owed.append(item)
+                return Outcome()
             case Pause():
                 self._check_stop()
                 raise RunPaused

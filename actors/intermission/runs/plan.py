@@ -1,10 +1,10 @@
 """`Resumption`, what a run is asked to go on with, and `Plan`, what its session makes of that."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from intermission.content import Content, Part
+from intermission.content import Content
 from intermission.pending import Answer, PendingCall
 from intermission_storage import Kind, Record
 from intermission_storage.codec import encode_value
@@ -100,7 +100,3 @@ class Plan:
                 data["answeredBy"] = answer.answered_by
             records.append(Record(Kind.ANSWER, data))
         return records
-
-    def answers_of(self, message: Content) -> Sequence[Part]:
-        """Return the parts of a message that answer calls."""
-        return [part for part in message.parts if part.function_response is not None]

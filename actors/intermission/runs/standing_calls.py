@@ -55,7 +55,7 @@ def standing_of(
         about = asked.get(call.id)
         confirmed = about is not None and isinstance(about.said, Confirmation)
         # Where runs do not pause, a call that asked was answered, too: that it waits.
-        if call.id in responded and (context.resumable or not confirmed):
+        if call.id in responded and (context.pauses or not confirmed):
             standing.answered.add(index)
         elif about is not None and (about.said is not None or about.kind is PendingKind.CONFIRMATION):
             _asked(standing, index, call, about)

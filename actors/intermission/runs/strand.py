@@ -206,6 +206,8 @@ class Strand(Performer):
 
     def _go_on_paused(self) -> Outcome | Stored | None:
         """Leave the generators; where the run ends, the hooks that come after it are called."""
+        if self.environment.run.stop_requested is not None:
+            return self._go_on_stopped()
         self.paused = True
         self._close()
         if self._root and not self.environment.pauses_with_end:

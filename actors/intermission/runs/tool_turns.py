@@ -110,8 +110,12 @@ class _Turn:
                 self.responses[index] = FunctionResponse(call.id, call.name, confirmation_needed())
             return "asked"
         self.changes[index] = change, actions
-        if not response.response and is_long_running(self.effect.tools.get(call.name)):
+        environment = self.strand.environment
+        said_enough = response.response and (environment.resumable or not environment.pauses)
+        if not said_enough and is_long_running(self.effect.tools.get(call.name)):
             self.waiting.add(index)
+            if response.response:
+                self.responses[index] = response  # the model is told what there is, and waits all the same
             return "pending"
         self.responses[index] = response
         return "finished"
@@ -260,7 +264,7 @@ def _one_by_one(turn: _Turn, calls: Sequence[int]) -> Generator[Any, Any, None]:
         said = turn.settle(index, outcome)
         strand.owed.append(environment.call_finished(call, said))
         response = turn.responses.get(index)
-        before = None if response is None else (call, said, response)
+        before = None if response is None or said == "pending" else (call, said, response)
 
 
 class _Overlapped:
@@ -333,7 +337,7 @@ class _Overlapped:
             return
         said = self._turn.settle(index, outcome)
         # The response of the last one is in the event that is stored with the record.
-        response = None if last else self._turn.responses.get(index)
+        response = None if last or said == "pending" else self._turn.responses.get(index)
         record = self._strand.environment.call_finished(self._calls[index], said, response)
         if last or here:
             self._strand.owed.append(record)

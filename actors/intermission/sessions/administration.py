@@ -177,4 +177,6 @@ class Administration:
 
     def _find(self, user_id: str, session_id: str, invocation_id: str | None) -> Lifecycle | None:
         runs = self._directory.runs(user_id, session_id)
-        return next((run for run in runs if invocation_id in {None, run.invocation_id}), None)
+        named = (run for run in runs if invocation_id in {None, run.invocation_id})
+        # One that has told its end is in the directory for a moment longer.
+        return next((run for run in named if run.result is None), None)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from intermission.agents.continuation import Continuation
 from intermission.events import Event, Usage
 from intermission.kernel.ref import ActorRef
 from intermission.keys import SessionKey
@@ -61,6 +62,8 @@ class CurrentRun:
         pauses: Which of its calls wait for an answer, if the app's runs pause.
         opened_later: Whether its user event comes after its beginning, for plugins are to see it before.
         indexed: The calls of which the log's index knows, or will, that they wait.
+        continuation: Where it goes on, if its message answers a call in an app without checkpoints.
+        fresh: Whether the session was read from the log for it.
         waited_since: Since when another process keeps its beginning from the log; `None` if none does.
     """
 
@@ -79,14 +82,16 @@ class CurrentRun:
     gate: EventGate | None = None
     agent_name: str | None = None
     pauses: Pauses | None = None
+    continuation: Continuation | None = None
+    fresh: bool = False
     waited_since: float | None = None
     opened_later: bool = False
     indexed: dict[str, PendingCall] = field(default_factory=dict[str, PendingCall])
 
-    def pause_with(self, calls: Iterable[PendingCall], *, indexed: bool) -> None:
+    def pause_with(self, pauses: Pauses, *, indexed: bool) -> None:
         """Keep which calls wait for an answer, and whether the log's index has them."""
-        self.pauses = Pauses(calls)
-        self.indexed = dict(self.pauses.calls) if indexed else {}
+        self.pauses = pauses
+        self.indexed = dict(pauses.calls) if indexed else {}
 
     def waits(self, items: Iterable[Item]) -> bool:
         """Return whether a call waits for an answer when something more is stored."""

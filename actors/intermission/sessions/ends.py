@@ -7,7 +7,7 @@ from functools import partial
 
 from intermission.errors import SessionClosedError
 from intermission.keys import SessionKey
-from intermission.pending import PendingCall
+from intermission.pending import PendingCall, oldest_first
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.result import RunResult, RunStatus, Verdict
 from intermission.sessions.batch import Batch
@@ -46,7 +46,7 @@ def result_of(
 def _pending(current: CurrentRun, verdict: Verdict) -> tuple[PendingCall, ...]:
     if verdict.status is not RunStatus.PAUSED or current.pauses is None:
         return ()
-    return tuple(current.pauses.calls.values())
+    return tuple(oldest_first(current.pauses.calls.values()))
 
 
 def unwritten(run: Lifecycle, verdict: Verdict) -> RunResult:

@@ -1,6 +1,6 @@
 """`Pauses`: which calls of a session wait for an answer from outside. Pure: events and records in."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from intermission.agents.confirmations import asked_call, kind_of
@@ -23,9 +23,16 @@ class Pauses:
 
     __slots__ = ("_may_wait", "calls")
 
-    def __init__(self, calls: Iterable[PendingCall] = ()) -> None:
-        self.calls = {call.id: call for call in calls}
+    def __init__(self) -> None:
+        self.calls: dict[str, PendingCall] = {}
         self._may_wait: dict[str, PendingCall] = {}
+
+    def only(self, wanted: Callable[[PendingCall], bool]) -> "Pauses":
+        """Return which of some calls wait, and may come to."""
+        some = Pauses()
+        some.calls = {id: call for id, call in self.calls.items() if wanted(call)}
+        some._may_wait = {id: call for id, call in self._may_wait.items() if wanted(call)}
+        return some
 
     def take_in(self, items: Iterable[Item]) -> None:
         """Take in what is stored, in its order. What was taken in before changes nothing."""
@@ -38,15 +45,16 @@ class Pauses:
     def see(self, event: Event) -> None:
         """Take in an event."""
         if event.long_running_tool_ids:
-            for call in event.function_calls:
+            for place, call in enumerate(event.function_calls):
                 if call.id not in event.long_running_tool_ids:
                     continue
                 original = asked_call(call)
                 if original is None:
-                    self._may_wait[call.id] = _long_running(event, call)
+                    self._may_wait[call.id] = _long_running(event, call, place)
                 else:
-                    self.calls[call.id] = _confirmation(event, call, original)
-        for response in event.function_responses:
+                    self.calls[call.id] = _confirmation(event, call, original, place)
+        # Where apps pause without checkpoints, the tool may have said something, and the call waits still.
+        for response in event.function_responses if event.author == "user" else ():
             self.calls.pop(response.id, None)
             self._may_wait.pop(response.id, None)
 
@@ -68,7 +76,7 @@ def pauses_in(view: SessionView) -> Pauses:
     return pauses
 
 
-def _long_running(event: Event, call: FunctionCall) -> PendingCall:
+def _long_running(event: Event, call: FunctionCall, place: int) -> PendingCall:
     return PendingCall(
         id=call.id,
         function_call_id=call.id,
@@ -79,10 +87,11 @@ def _long_running(event: Event, call: FunctionCall) -> PendingCall:
         agent=event.author,
         branch=event.branch,
         since=event.timestamp,
+        place=place,
     )
 
 
-def _confirmation(event: Event, call: FunctionCall, original: FunctionCall) -> PendingCall:
+def _confirmation(event: Event, call: FunctionCall, original: FunctionCall, place: int) -> PendingCall:
     asked: Mapping[str, Any] = call.args.get("toolConfirmation") or {}
     return PendingCall(
         id=call.id,
@@ -96,4 +105,5 @@ def _confirmation(event: Event, call: FunctionCall, original: FunctionCall) -> P
         agent=event.author,
         branch=event.branch,
         since=event.timestamp,
+        place=place,
     )

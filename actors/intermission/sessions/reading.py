@@ -3,7 +3,7 @@
 from intermission.errors import SessionNotFoundError
 from intermission.events import Event
 from intermission.keys import SessionKey
-from intermission.pending import PendingCall
+from intermission.pending import PendingCall, oldest_first
 from intermission.sessions.records import PENDING, event_of
 from intermission_storage import EventLog, Kind
 from intermission_storage.log import check_page
@@ -57,8 +57,7 @@ def pending_calls(log: EventLog, key: SessionKey) -> list[PendingCall]:
         StorageError: The log cannot be read.
     """
     entries = log.index(PENDING, (key.app, key.user_id, key.session_id))
-    calls = [PendingCall.from_dict(entry.value) for entry in entries]
-    return sorted(calls, key=lambda call: call.since)
+    return oldest_first(PendingCall.from_dict(entry.value) for entry in entries)
 
 
 def events_of_run(log: EventLog, stream: str, invocation_id: str) -> list[Event]:

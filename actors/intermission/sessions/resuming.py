@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from intermission.agents.app import App
+from intermission.agents.confirmations import asked_call
 from intermission.agents.tree import missing
 from intermission.content import Content, FunctionResponse, Part
 from intermission.errors import (
@@ -18,13 +19,13 @@ from intermission.errors import (
     UnknownCallError,
 )
 from intermission.events import Event
-from intermission.pending import CONFIRMATION, Answer, PendingCall, PendingKind, confirmation_in
+from intermission.pending import CONFIRMATION, Answer, PendingCall, PendingKind, confirmation_in, oldest_first
 from intermission.runs.plan import Plan, Resumption
 from intermission.runs.result import RunStatus
 from intermission.sessions.pauses import pauses_in
 from intermission.sessions.view import SessionView
 
-__all__ = ["OPEN", "Nothing", "Planned", "plan_of", "waiting_for"]
+__all__ = ["OPEN", "Nothing", "Planned", "plan_of"]
 
 OPEN = frozenset({None, RunStatus.PAUSED, RunStatus.INTERRUPTED})
 """The states of a run whose pending calls can be answered: it has no end, or may be gone on with."""
@@ -42,7 +43,9 @@ Planned: TypeAlias = tuple[Plan, Content] | Nothing
 """A plan with the message that is stored for it, or that there is none."""
 
 
-def plan_of(view: SessionView, app: App, asked: Resumption, message: Content) -> Planned:
+def plan_of(
+    view: SessionView, app: App, asked: Resumption, message: Content, *, changes: bool = False
+) -> Planned:
     """Return how an invocation is gone on with.
 
     Args:
@@ -50,13 +53,14 @@ def plan_of(view: SessionView, app: App, asked: Resumption, message: Content) ->
         app: The app.
         asked: What is to be gone on with.
         message: What the user says beside.
+        changes: Whether changes of the state come with it, which nothing else would keep.
 
     Raises:
         MissingCallIdError: An answer does not say to which call.
         UnknownCallError: An answer is to a call that nobody waits for.
         InvalidAnswerError: An answer does not say what its call waits for.
         AmbiguousResumeError: The answers are to calls of several invocations, or there is a message for an
-            invocation that has its own.
+            invocation that has its own, or changes for one that is over.
         NothingToResumeError: The session knows no such invocation.
         AgentTreeChangedError: What it would be gone on with is not in the app any more.
     """
@@ -81,12 +85,16 @@ def plan_of(view: SessionView, app: App, asked: Resumption, message: Content) ->
     invocation_id = next(iter(invocations), asked.invocation_id)
     assert invocation_id is not None
     begun = view.unfinished.get(invocation_id)
-    left = tuple(
-        call for call in waiting.values() if call.invocation_id == invocation_id and call.id not in used
-    )
+    others = (call for call in waiting.values() if call.id not in used)
+    left = tuple(oldest_first(call for call in others if call.invocation_id == invocation_id))
     if not used:
         ended = _nothing_to_do(view, invocation_id, asked, message, left)
-        if ended is not None:
+        if changes and ended is RunStatus.COMPLETED:
+            raise AmbiguousResumeError(
+                f"invocation {invocation_id} has nothing left to do, and no record that would keep the "
+                "state_delta. Nothing was stored; sessions.set_state changes the state."
+            )
+        if ended is not None and not changes:
             return Nothing(invocation_id, ended, left if ended is RunStatus.PAUSED else ())
     assert begun is not None
     _check_tree(begun, app)
@@ -126,6 +134,10 @@ def _nothing_to_do(
         )
     if begun is None or begun.get("status") == RunStatus.STOPPED:
         return RunStatus.COMPLETED
+    if not (spoken or _has_message(view.events, invocation_id)):
+        raise _no_message(invocation_id)
+    if begun.get("status") == RunStatus.INTERRUPTED and not left:
+        return None  # the answers were taken, and what they were given for was not done
     if asked.answers or (begun.get("status") == RunStatus.PAUSED and left):
         return RunStatus.PAUSED if left else RunStatus.COMPLETED
     return None
@@ -133,6 +145,14 @@ def _nothing_to_do(
 
 def _has_message(events: Sequence[Event], invocation_id: str) -> bool:
     return any(event.author == "user" and event.invocation_id == invocation_id for event in events)
+
+
+def _no_message(invocation_id: str) -> NothingToResumeError:
+    """Return what is wrong with a run that began while plugins were still looking at its message."""
+    return NothingToResumeError(
+        f"run {invocation_id} was left before its message was stored, so there is nothing to go on with. "
+        "Send the message again; with run(invocation_id=…) it is that of this run."
+    )
 
 
 def _waits(view: SessionView, waiting: dict[str, PendingCall], answer: Answer) -> PendingCall | None:
@@ -148,9 +168,12 @@ def _waits(view: SessionView, waiting: dict[str, PendingCall], answer: Answer) -
         return None
     begun = view.unfinished.get(call.invocation_id, {"status": RunStatus.COMPLETED})
     if begun.get("status") not in OPEN:
+        goes_on = (
+            "" if begun["status"] == RunStatus.COMPLETED else "; resume(invocation_id=…) goes on with it"
+        )
         raise UnknownCallError(
             f"call {answer.id!r} waits for no answer any more: its run {call.invocation_id} ended "
-            f"{begun.get('status')}. Nothing was stored; resume(invocation_id=…) goes on with that run."
+            f"{begun['status']}. Nothing was stored{goes_on}."
         )
     if call.kind is PendingKind.CONFIRMATION:
         try:
@@ -167,11 +190,14 @@ def _invocation_of(view: SessionView, answer: Answer) -> str:
     """Return the invocation of a call that has been answered.
 
     Raises:
-        UnknownCallError: There was no such call.
+        UnknownCallError: There was no such call, or it was none that waits.
     """
     for event in reversed(view.events):
-        if any(call.id == answer.id for call in event.function_calls):
-            return event.invocation_id
+        for call in event.function_calls if event.long_running_tool_ids else ():
+            original = asked_call(call)
+            waited = call.id in event.long_running_tool_ids
+            if waited and answer.id in {call.id, call.id if original is None else original.id}:
+                return event.invocation_id
     raise UnknownCallError(
         f"the session has no call {answer.id!r} that could be answered. Nothing was stored; pending() lists "
         "the calls that wait."
@@ -181,12 +207,6 @@ def _invocation_of(view: SessionView, answer: Answer) -> str:
 def _part(answer: Answer, call: PendingCall) -> Part:
     name = CONFIRMATION if call.kind is PendingKind.CONFIRMATION else call.tool
     return Part(function_response=FunctionResponse(call.id, name, dict(answer.response)))
-
-
-def waiting_for(view: SessionView, plan: Plan) -> list[PendingCall]:
-    """Return the calls of a plan's invocation that wait for an answer before the plan is carried out."""
-    calls = pauses_in(view).calls.values()
-    return [call for call in calls if call.invocation_id == plan.invocation_id]
 
 
 def _plan_to_recover(view: SessionView, app: App, asked: Resumption, max_attempts: int) -> Plan | Nothing:
@@ -204,6 +224,8 @@ def _plan_to_recover(view: SessionView, app: App, asked: Resumption, max_attempt
         error = NotResumableError(app.name)
     elif attempt > max_attempts:
         error = RecoveryLimitError(invocation_id, max_attempts)
+    elif not _has_message(view.events, invocation_id):
+        error = _no_message(invocation_id)
     else:
         _check_tree(begun, app)
     return Plan(invocation_id, begun.get("agent"), attempt=attempt, take_over=asked.take_over, error=error)

@@ -77,8 +77,7 @@ class RunKeeper(RunOpener):
                     current.usage + message.event.usage
                 )  # what cannot be summed up is refused before it is stored
             if message.last:
-                items = (*message.before, message.event, *message.after)
-                verdict = current.run.decide(self._end_of(current, [one for one in items if one is not None]))
+                verdict = current.run.decide(Verdict(RunStatus.COMPLETED))
                 if not verdict.finishing:
                     self._answer(message.stored, RunOver())
                     self._end(current, verdict)
@@ -100,12 +99,10 @@ class RunKeeper(RunOpener):
         elif message.stopped is not None:
             verdict = Verdict(RunStatus.STOPPED, reason=message.stopped)
         else:
-            verdict = self._end_of(current, message.before)
+            # Who escalated may have left calls behind that nobody waits for.
+            paused = message.paused and current.waits(message.before)
+            verdict = Verdict(RunStatus.PAUSED if paused else RunStatus.COMPLETED)
         self._end(current, current.run.decide(verdict), message.before)
-
-    def _end_of(self, current: CurrentRun, items: Sequence[Item]) -> Verdict:
-        """Return how a run ends that has nothing more to do, when that is stored."""
-        return Verdict(RunStatus.PAUSED if current.waits(items) else RunStatus.COMPLETED)
 
     def _tell_stored(self, batch: Batch, outcome: Appended | StorageError) -> None:
         self.actor_ref.tell(Stored(batch, outcome))

@@ -9,6 +9,8 @@ from functools import partial
 
 import pykka
 
+from intermission.agents.compaction import EventsCompactionConfig, is_due
+from intermission.agents.continuation import continuation
 from intermission.agents.progress import Progress
 from intermission.agents.routing import route
 from intermission.agents.tree import names_below
@@ -32,7 +34,8 @@ from intermission.sessions.batch import Batch
 from intermission.sessions.current import CurrentRun, Phase
 from intermission.sessions.host import Host
 from intermission.sessions.messages import Loaded
-from intermission.sessions.resuming import OPEN, Nothing, plan_of, waiting_for
+from intermission.sessions.pauses import Pauses, pauses_in
+from intermission.sessions.resuming import OPEN, Nothing, plan_of
 from intermission.sessions.view import SessionView
 from intermission.sessions.writer import SessionWriter
 from intermission.state import Scopes
@@ -107,16 +110,20 @@ class RunOpener(Actor):
         run, app = current.run, self._host.app
         if run.resumption is None:
             if self._pauses:
-                current.pause_with((), indexed=True)
+                self._continue(current, view)
             return True
         try:
             if not view.position:
                 raise SessionNotFoundError(self._key.app, self._key.user_id, self._key.session_id)
-            planned = plan_of(view, app, run.resumption, run.message)
+            planned = plan_of(view, app, run.resumption, run.message, changes=bool(run.stored_delta))
         except IntermissionError as error:
+            if self._read_anew(current):
+                return False
             self._leave_unwritten(current, run.decide(Verdict(RunStatus.FAILED, error=error)))
             return False
         if isinstance(planned, Nothing):
+            if self._read_anew(current):
+                return False
             run.invocation_id = planned.invocation_id
             self._current = None
             result = RunResult.without_records(run.decide(Verdict(planned.status)), planned.invocation_id)
@@ -130,8 +137,35 @@ class RunOpener(Actor):
             run.decide(Verdict(RunStatus.FAILED, error=plan.error))
         # What was cancelled was taken out of the index, and comes back.
         was_open = view.unfinished[plan.invocation_id].get("status") in OPEN
-        current.pause_with(waiting_for(view, plan), indexed=was_open)
+        pauses = pauses_in(view).only(lambda call: call.invocation_id == plan.invocation_id)
+        current.pause_with(pauses, indexed=was_open)
         return True
+
+    def _read_anew(self, current: CurrentRun) -> bool:
+        """Read the session again, unless that was done for this run; return whether it is being read.
+
+        Another process may have asked or answered since, and nothing that is stored would tell.
+        """
+        if current.fresh:
+            return False
+        current.phase = Phase.LOADING
+        self._view = None
+        self._load(current)
+        return True
+
+    def _continue(self, current: CurrentRun, view: SessionView) -> None:
+        """Find where a new run goes on whose message answers calls, in an app without checkpoints."""
+        app, answers = self._host.app, [answer.id for answer in current.run.message.function_responses]
+        pauses = Pauses()
+        if answers and not app.resumability_config.is_resumable:
+            known = pauses_in(view)
+            found = current.continuation = continuation(
+                app.root_agent, view.events, answers, list(known.calls)
+            )
+            here = {*answers, *(() if found is None else found.waiting)}
+            here |= {known.calls[id].function_call_id for id in here & known.calls.keys()}
+            pauses = known.only(lambda call: call.id in here)
+        current.pause_with(pauses, indexed=True)
 
     @property
     def _pauses(self) -> bool:
@@ -161,6 +195,7 @@ class RunOpener(Actor):
         if self._current is not current or current.phase is not Phase.LOADING:
             return  # it was read for a run that has been cancelled meanwhile
         self._view = message.view
+        current.fresh = True
         if message.error is not None:
             self._fail(current, exception_of(message.error))
         else:
@@ -228,6 +263,15 @@ class RunOpener(Actor):
         view = self._view
         assert view is not None
         plan, root = current.run.plan, self._host.app.root_agent
+        progress = None if plan is None else Progress(view.events, plan.invocation_id, names_below(root))
+        branch = None
+        if current.continuation is not None:
+            agent, branch, places, _ = current.continuation
+            progress = Progress.at(places)
+        elif self._host.app.resumability_config.is_resumable:
+            agent = (root.find_agent(current.agent_name) if current.agent_name else None) or root
+        else:
+            agent = route(root, view.events, current.run.message)
         current.environment = environment = Environment(
             current.run,
             self._host.services,
@@ -239,20 +283,25 @@ class RunOpener(Actor):
             root,
             resumable=self._host.app.resumability_config.is_resumable,
             pauses=self._pauses,
-            progress=None if plan is None else Progress(view.events, plan.invocation_id, names_below(root)),
+            progress=progress,
+            branch=branch,
+            compaction=self._compaction(current.run, view),
         )
         if current.run.verdict is not None:
             self._end(current, current.run.verdict)  # it was cancelled in the set-up: no agent starts
             return
         current.phase = Phase.RUNNING
         self._audience.attend(current)
-        if environment.resumable:
-            agent = (root.find_agent(current.agent_name) if current.agent_name else None) or root
-        else:
-            agent = route(root, view.events)
         current.agent = self.system.start(AgentActor, environment, agent)
         self.watch(current.agent)
         current.agent.tell(Begin())
+
+    def _compaction(self, run: Lifecycle, view: SessionView) -> EventsCompactionConfig | None:
+        """Return how older events are to be summed up when a run is done; `None` if that is not due."""
+        config = self._host.app.events_compaction_config
+        if config is None or not is_due(view.events, config.interval, run.invocation_id or ""):
+            return None
+        return config
 
     def _state_of(self, view: SessionView) -> Callable[[], Scopes]:
         key, shared = self._key, self._host.shared

@@ -92,7 +92,8 @@ class SessionView:
                 events.append(event)
                 if self.outcomes:
                     for response in event.function_responses:
-                        self.outcomes.pop(response.id, None)
+                        if event.author == "user" or self.outcomes.get(response.id) != "pending":
+                            self.outcomes.pop(response.id, None)
                 actions = event.actions
                 if actions.state_delta or actions.state_operations:
                     apply_change(self.state, *own_change(actions.state_delta, actions.state_operations))
