@@ -61,14 +61,12 @@ def plan_of(
         InvalidAnswerError: An answer does not say what its call waits for.
         AmbiguousResumeError: The answers are to calls of several invocations, or there is a message for an
             invocation that has its own, or changes for one that is over.
-        NothingToResumeError: The session knows no such invocation.
+        NothingToResumeError: The session knows no such invocation, or not its message.
         AgentTreeChangedError: What it would be gone on with is not in the app any more.
     """
     if asked.max_attempts is not None:
         left_behind = _plan_to_recover(view, app, asked, asked.max_attempts)
-        if isinstance(left_behind, Plan):
-            return left_behind, message
-        return left_behind
+        return (left_behind, message) if isinstance(left_behind, Plan) else left_behind
     waiting = pauses_in(view).calls
     used: dict[str, tuple[Answer, PendingCall]] = {}
     invocations: dict[str, None] = {}
