@@ -109,7 +109,7 @@ class ToolProcess:
         Raises:
             ToolProcessError: The system has no descriptors for the wait; nothing was begun.
         """
-        group = Group(self._process, grace, whole_session=True)
+        group = Group(self._process, grace, scope.escalate, whole_session=True)
         self._unsent += _framed(msgpack.packb(request))
         try:
             with ExitStack() as stack:
@@ -153,7 +153,7 @@ class ToolProcess:
         self.dismiss()
         if self._pump.run(timeout, until_exit=True) is End.DONE:
             self._process.wait()
-        self._end(Group(self._process, 0.0, whole_session=True), lambda _: None)
+        self._end(Group(self._process, 0.0, None, whole_session=True), lambda _: None)
 
     def _end(self, group: Group, left: Callable[[Descendant], None]) -> None:
         try:

@@ -4,12 +4,14 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import Any
 
+from intermission.kernel.cancel_hooks import Force
 from intermission.kernel.gates import new_gate
 from intermission.processes.pumps import End, Pump
 
@@ -55,14 +57,25 @@ class Group:
     Args:
         process: The child.
         grace: Seconds between SIGTERM and SIGKILL.
+        escalate: Told once of a SIGTERM and of a SIGKILL, if it has reached one that lived; for the scope's
+            `escalate`. `None` if the child is at nobody's work.
         whole_session: Whether the child leads a session of its own, and groups in it are ended with it.
     """
 
-    def __init__(self, process: Popen[Any], grace: float, *, whole_session: bool = False) -> None:
+    def __init__(
+        self,
+        process: Popen[Any],
+        grace: float,
+        escalate: Callable[[Force, str], object] | None,
+        *,
+        whole_session: bool = False,
+    ) -> None:
         self._process = process
         self._grace = grace
+        self._escalate = escalate
         self._whole_session = whole_session
         self._kill_at: float | None = None
+        self._steps: dict[Force, object] = {}  # by who has taken them first
         self._strays: dict[int, Descendant] = {}
         self._leavers: dict[int, Descendant] = {}
 
@@ -89,11 +102,11 @@ class Group:
         now = time.monotonic()
         if self._kill_at is None:
             self._look()
-            if self._send(signal.SIGTERM):
+            if self._send(signal.SIGTERM, Force.TERMINATED):
                 self._kill_at = now + self._grace
         elif now >= self._kill_at:
             self._look()
-            self._send(signal.SIGKILL)
+            self._send(signal.SIGKILL, Force.KILLED)
 
     def end(self, pump: Pump | None = None) -> None:
         """End what is left of the group, and reap the child. `pump` drains its pipes meanwhile."""
@@ -119,19 +132,39 @@ class Group:
                 if pump.run(min(_STEP, _left(kill_at))) is End.DONE:
                     new_gate().acquire(timeout=_STEP)
             if lives:
-                self._signal(signal.SIGKILL)
+                self._force(signal.SIGKILL, Force.KILLED)
         else:
             self._look()
-            self._send(signal.SIGKILL)
+            self._send(signal.SIGKILL, Force.KILLED)
             try:
                 self._process.wait(_PATIENCE)
             except TimeoutExpired:
                 logger.error("child %d was killed, and the system does not end it", self._process.pid)
         pump.run(_DRAIN)
 
-    def _send(self, number: int) -> bool:
+    def _send(self, number: int, force: Force) -> bool:
         # Once a child is reaped, its number may be that of another group.
-        return self._process.returncode is None and self._signal(number)
+        return self._process.returncode is None and self._force(number, force)
+
+    def _force(self, number: int, force: Force) -> bool:
+        mine, escalate = object(), self._escalate
+        first = escalate is not None and self._steps.setdefault(force, mine) is mine
+        # A signal also reaches what has ended and is not reaped; that is no force against anybody.
+        tell = first and self._has_somebody()
+        reached = self._signal(number)
+        if reached and tell and escalate is not None:
+            escalate(force, f"process {self._process.pid}")
+        return reached
+
+    def _has_somebody(self) -> bool:
+        leader = self._process.pid
+        if _look_at(leader) is not None or any(one.is_alive for one in self._strays.values()):
+            return True
+        try:
+            found = [int(one.name) for one in _PROC.iterdir() if one.name.isdigit()]
+        except OSError:
+            return True  # the system does not say
+        return any(one is not None and one.group == leader for one in map(_look_at, found))
 
     def _signal(self, number: int) -> bool:
         reached = _kill(os.killpg, self._process.pid, number)
