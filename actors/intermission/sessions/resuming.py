@@ -61,14 +61,12 @@ def plan_of(
         InvalidAnswerError: An answer does not say what its call waits for.
         AmbiguousResumeError: The answers are to calls of several invocations, or there is a message for an
             invocation that has its own, or changes for one that is over.
-        NothingToResumeError: The session knows no such invocation.
+        NothingToResumeError: The session knows no such invocation, or not its message.
         AgentTreeChangedError: What it would be gone on with is not in the app any more.
     """
     if asked.max_attempts is not None:
         left_behind = _plan_to_recover(view, app, asked, asked.max_attempts)
-        if isinstance(left_behind, Plan):
-            return left_behind, message
-        return left_behind
+        return (left_behind, message) if isinstance(left_behind, Plan) else left_behind
     waiting = pauses_in(view).calls
     used: dict[str, tuple[Answer, PendingCall]] = {}
     invocations: dict[str, None] = {}
@@ -131,6 +129,8 @@ def _nothing_to_do(
         )
     if begun is None or begun.get("status") == RunStatus.STOPPED:
         return RunStatus.COMPLETED
+    if not (spoken or _has_message(view.events, invocation_id)):
+        raise _no_message(invocation_id)
     if begun.get("status") in {None, RunStatus.INTERRUPTED} and not left:
         return None  # the answers were taken, and what they were given for was not done, or is being done
     if asked.answers or (begun.get("status") == RunStatus.PAUSED and left):
@@ -148,6 +148,14 @@ def _check_keeps_changes(invocation_id: str, ended: RunStatus | None) -> None:
 
 def _has_message(events: Sequence[Event], invocation_id: str) -> bool:
     return any(event.author == "user" and event.invocation_id == invocation_id for event in events)
+
+
+def _no_message(invocation_id: str) -> NothingToResumeError:
+    """Return what is wrong with a run that began while plugins were still looking at its message."""
+    return NothingToResumeError(
+        f"run {invocation_id} was left before its message was stored, so there is nothing to go on with. "
+        "Send the message again; with run(invocation_id=…) it is that of this run."
+    )
 
 
 def _waits(view: SessionView, waiting: dict[str, PendingCall], answer: Answer) -> PendingCall | None:
@@ -218,6 +226,8 @@ def _plan_to_recover(view: SessionView, app: App, asked: Resumption, max_attempt
         error = NotResumableError(app.name)
     elif attempt > max_attempts:
         error = RecoveryLimitError(invocation_id, max_attempts)
+    elif not _has_message(view.events, invocation_id):
+        error = _no_message(invocation_id)
     else:
         _check_tree(begun, app)
     return Plan(invocation_id, begun.get("agent"), attempt=attempt, take_over=asked.take_over, error=error)

@@ -206,9 +206,10 @@ class Resuming(Administration):
     ) -> Iterator[tuple[SessionKey, str]]:
         log, app = self._host.log, self._host.app.name
         here = {run.invocation_id for run in self._directory.runs()}
-        for entry in log.index(OPEN_RUNS, (app,) if user_id is None else (app, user_id)):
+        entries = log.index(OPEN_RUNS, (app,) if user_id is None else (app, user_id))
+        for entry in sorted(entries, key=lambda entry: (entry.value.get("since", 0.0), entry.key)):
             _, user, session, invocation_id = entry.key
-            if session_id not in {None, session} or invocation_id in here:
+            if session_id not in {None, session} or invocation_id in here or entry.value.get("followed"):
                 continue
             key = SessionKey(app, user, session)
             claim = log.head(key.stream).claim

@@ -11,7 +11,7 @@ from intermission.runs.result import CancelSource, RunResult, RunStatus
 from intermission.sessions.reading import events_of_run, pending_calls
 from intermission_storage import EventLog, Kind, Record
 
-__all__ = ["RunRecord", "result_in_log", "run_in_log", "runs_in_log"]
+__all__ = ["RunRecord", "result_in_log", "run_in_log", "runs_in_log", "unreadable_run"]
 
 _PAGE = 500
 
@@ -77,6 +77,20 @@ def run_in_log(log: EventLog, key: SessionKey, invocation_id: str) -> RunRecord 
     found = (run for run in runs_in_log(log, key) if run.invocation_id == invocation_id)
     run = next(found, None)
     return None if run is None else replace(run, replayed=True)
+
+
+def unreadable_run(key: SessionKey, invocation_id: str, error: Exception) -> RunRecord:
+    """Return what can be said of a run whose records cannot be read: that it was, and why they cannot."""
+    return RunRecord(
+        invocation_id=invocation_id,
+        error=f"{type(error).__name__}: {error}",
+        first_seq=0,
+        last_seq=0,
+        started=0.0,
+        user_id=key.user_id,
+        session_id=key.session_id,
+        replayed=True,
+    )
 
 
 def result_in_log(log: EventLog, key: SessionKey, run: RunRecord) -> RunResult:
