@@ -34,6 +34,13 @@ EXPECTED = {
         "ada: 12 tokens, completed\nben: 0 tokens or more, failed\neve: 0 tokens or more, cancelled\n"
     ),
     "budget_supervisor.py": "stopped: the budget is spent\n",
+    "crash_and_recover.py": (
+        "reserve\ncharge\nthe first process ended with -9\ncharge\nship\nPaid and shipped.\n['receipt 1']\n"
+    ),
+    "web_worker_start.py": (
+        "lifespan.startup.complete\nlifespan.shutdown.complete\n"
+        "lifespan.startup.complete\ncontinued essay The essay.\nlifespan.shutdown.complete\n"
+    ),
     "export_tool.py": (
         "cancelled with 2 chunks, still running: True\n"
         "terminated with 3 chunks\n"

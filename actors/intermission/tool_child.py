@@ -36,10 +36,10 @@ __all__ = ["Ended", "Program", "Refusal"]
 
 _FEW_LEVELS = 50  # of lists and dicts; for more, the runtime's own check is imported
 _MANY_BYTES = 2**20  # likewise
+_HALF = 2**15  # characters of the beginning of an error's text, and of its end; what is between is left out
 _PLAIN = frozenset({str, int, bool, type(None)})
 _HEARD = 0.1  # seconds for the listener to hear why a SIGTERM has come
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: who has lost its parent becomes a child of this process
-
 _LOADING = "intermission_is_loading"  # see `isolation.setting.LOADING`, which would have to be imported
 
 
@@ -68,6 +68,8 @@ class Program:
 
     def __init__(self, connection: int) -> None:
         self._connection = connection
+        self._inode = os.fstat(connection).st_ino
+        self._is_copy = False
         self._calls: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
         self._heard = threading.Event()
         self._cause: tuple[str, str | None] | None = None  # reason and source
@@ -80,19 +82,22 @@ class Program:
     def run(self) -> None:
         """Serve until the parent hangs up."""
         signal.signal(signal.SIGTERM, self._interrupted)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # the parent may have it blocked
+        os.register_at_fork(after_in_child=self._copied)
         setting = self._read()
         if setting is None:
             return
         kind, place, count, *rest = (os.fsdecode(part) for part in setting.split(b"\0"))
         self._main = kind, place
-        sys.argv[:] = rest[: int(count)]
-        sys.path[:] = rest[int(count) :]
+        sys.argv[:], sys.path[:] = rest[: int(count)], rest[int(count) :]
         listener = threading.Thread(target=self._listen, name="intermission-listener", daemon=True)
         listener.start()
         self._ordinary = self._surroundings()
         while self._cause is None and (call := self._calls.get()) is not None:
             self._is_at_work = True
             answer = self._answer(call)
+            if self._is_copy:
+                return  # to end as any program does
             self._is_at_work = False
             _flush()
             self._say([*answer, self._cause is None and self._surroundings() == self._ordinary])
@@ -105,7 +110,9 @@ class Program:
                 return self._outcome(call)
             finally:
                 self._interruptible = False
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the parent is told
+        except BaseException as error:
+            if self._is_copy:
+                raise
             return self._told(error)
 
     def _outcome(self, call: dict[str, Any]) -> list[Any]:
@@ -133,8 +140,7 @@ class Program:
     def _told(self, error: BaseException) -> list[Any]:
         if isinstance(error, Refusal):
             return [error.kind, str(error)]
-        where = type(error).__module__
-        name = type(error).__qualname__
+        where, name = type(error).__module__, type(error).__qualname__
         if isinstance(error, Ended) or (where, name) == ("intermission.kernel.cancel_hooks", "Cancelled"):
             return ["cancelled", *error.args]
         if where == "intermission.tools.base":
@@ -153,11 +159,9 @@ class Program:
     # How a function is found.
 
     def _find(self, module: str, name: str) -> Any:
-        found: Any = self._module(module)
-        try:
-            found = getattr(found, name)
-        except AttributeError:
-            raise Refusal("missing", f"module {module!r} has no {name!r} in the tool's process") from None
+        found: Any = getattr(self._module(module), name, None)
+        if found is None:
+            raise Refusal("missing", f"module {module!r} has no {name!r} in the tool's process")
         function = found if isinstance(found, types.FunctionType) else getattr(found, "func", None)
         if not callable(function):
             raise Refusal(
@@ -179,17 +183,12 @@ class Program:
             import traceback
 
             traceback.print_exc()
-            raise Refusal(
-                "missing",
-                f"{what} cannot be loaded in the tool's process: "
-                f"{type(error).__name__}: {_printable(str(error))}",
-            ) from error
+            why = f"{type(error).__name__}: {_printable(str(error))}"
+            raise Refusal("missing", f"{what} cannot be loaded in the tool's process: {why}") from error
         except SystemExit as error:
-            raise Refusal(
-                "missing",
-                f"{what} ends its process while it is loaded ({error.code!r}): put what it "
-                "does when it is run under `if __name__ == '__main__':`",
-            ) from error
+            why = f"{what} ends its process while it is loaded ({error.code!r})"
+            advice = "put what it does when it is run under `if __name__ == '__main__':`"
+            raise Refusal("missing", f"{why}: {advice}") from error
         finally:
             delattr(main, _LOADING)
             self._ordinary = self._surroundings()  # a module may start threads, and so on
@@ -211,7 +210,9 @@ class Program:
 
     def _listen(self) -> None:
         while (message := self._read()) is not None:
-            said = _unpacked(message)
+            import msgpack  # not above: the parent says where everything is that is not Python's own
+
+            said: Any = msgpack.unpackb(message)
             given: object = said
             if isinstance(given, list):
                 self._cancel(*said)
@@ -223,9 +224,8 @@ class Program:
 
     def _cancel(self, reason: str, source: str | None) -> None:
         self._cause = reason, source
-        scope = self._scope
-        if scope is not None:
-            scope.cancel(reason, source=source)
+        if self._scope is not None:
+            self._scope.cancel(reason, source=source)
         self._heard.set()
 
     def _interrupted(self, _number: int, _frame: types.FrameType | None) -> None:
@@ -257,10 +257,9 @@ class Program:
     def _receive(self, size: int) -> bytes | None:
         data = bytearray()
         while len(data) < size:
-            try:
+            read = b""
+            with suppress(OSError):
                 read = os.read(self._connection, size - len(data))
-            except OSError:
-                return None
             if not read:
                 return None
             data += read
@@ -269,17 +268,28 @@ class Program:
     def _say(self, answer: list[Any]) -> None:
         message = _packed(answer)
         rest = memoryview(len(message).to_bytes(4, "big") + message)
-        with suppress(OSError):  # nobody is there to hear it
+        try:
+            if os.fstat(self._connection).st_ino != self._inode:  # a file of the tool has its number now
+                os._exit(1)
             while rest:
                 rest = rest[os.write(self._connection, rest) :]
+        except OSError:  # nobody is there to hear it, or the tool has closed it
+            os._exit(1)
+
+    def _copied(self) -> None:
+        """Go on as a process that the tool has forked, which has nothing to say to the parent."""
+        self._is_copy = True
+        if signal.getsignal(signal.SIGTERM) == self._interrupted:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def _surroundings(self) -> tuple[object, ...]:
         """Return what a call must leave as it was, if another is to come after it."""
         threads = frozenset(
             thread for thread in threading.enumerate() if not thread.name.startswith("intermission-")
         )
+        alarm = any(signal.getitimer(signal.ITIMER_REAL))
         handler = signal.getsignal(signal.SIGTERM) == self._interrupted
-        return threads, _children(), _directory(), dict(os.environ), handler
+        return threads, _children(), _directory(), dict(os.environ), alarm, handler
 
 
 def _response(result: Any) -> dict[str, Any]:
@@ -317,22 +327,15 @@ def _is_plain(value: Any, depth: int) -> bool:
     )
 
 
-# Not imported above: the parent says where everything is that is not Python's own.
-
-
 def _packed(value: object) -> bytes:
-    import msgpack
+    import msgpack  # as above
 
     return msgpack.packb(value, strict_types=True)
 
 
-def _unpacked(message: bytes) -> Any:
-    import msgpack
-
-    return msgpack.unpackb(message)
-
-
 def _printable(text: str) -> str:
+    if len(text) > 2 * _HALF:
+        text = f"{text[:_HALF]} […] {text[-_HALF:]}"
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -359,10 +362,9 @@ def _children() -> tuple[str, ...]:
 
 
 def _directory() -> str | None:
-    try:
+    with suppress(OSError):  # somebody has deleted it
         return os.getcwd()
-    except OSError:  # somebody has deleted it
-        return None
+    return None
 
 
 def _end_group() -> NoReturn:

@@ -1,9 +1,11 @@
 """What a call of a tool with `isolation="process"` costs: `python tests/benchmarks/processes.py [rounds]`.
 
-Cold: a process for each call. Warm: one that has served a call before. Each with a function that imports
-nothing, and with one whose module imports the runtime.
+Warm: one that has served a call before. Cold: a process for each call; CPU is what that process uses, which a
+busy machine changes least. Each with a function that imports nothing, and with one whose module imports the
+runtime.
 """
 
+import resource
 import statistics
 import sys
 import time
@@ -45,6 +47,12 @@ def median(call: Callable[[], object], rounds: int) -> float:
     return statistics.median(times)
 
 
+def used_by_children() -> float:
+    """Return the CPU time of all children that have ended, in seconds."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def main(rounds: int) -> None:
     """Measure, and print a line for each case."""
     timer = Timer()
@@ -54,14 +62,16 @@ def main(rounds: int) -> None:
         ("imports nothing", plain_tools.add, {"a": 1}),
         ("imports the runtime", process_tools.who, {}),
     ]
-    sys.stdout.write(f"{'function':24}{'thread':>12}{'warm':>12}{'cold':>12}   median, ms\n")
+    sys.stdout.write(f"{'function':24}{'thread':>12}{'warm':>12}{'cold':>12}{'CPU':>12}   ms\n")
     for name, func, args in cases:
         warm = context(owner=Alone(children))
         row = [
             median(partial(FunctionTool(func).call, args, context()), rounds * 10),
             median(partial(FunctionTool(func, isolation="process").call, args, warm), rounds * 10),
-            median(partial(FunctionTool(func, isolation="process").call, args, context()), rounds),
         ]
+        before = used_by_children()
+        row.append(median(partial(FunctionTool(func, isolation="process").call, args, context()), rounds))
+        row.append((used_by_children() - before) / rounds)
         sys.stdout.write(f"{name:24}" + "".join(f"{seconds * 1000:12.3f}" for seconds in row) + "\n")
     children.close()
     workers.close(5)

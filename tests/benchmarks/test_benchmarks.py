@@ -12,6 +12,7 @@ RUNTIME = "tests/benchmarks/runtime.py"
 STARTUP = "tests/benchmarks/startup.py"
 BLOCKING = "tests/benchmarks/blocking.py"
 CANCEL = "tests/benchmarks/cancel.py"
+RECOVERY = "tests/benchmarks/recovery.py"
 STUBBORN = "tests/benchmarks/stubborn.py"
 
 
@@ -100,3 +101,14 @@ def test_the_benchmark_of_stubborn_tools_shows_what_they_cost_the_others_of_whom
     assert row[:3] == ["20", "32", "5"]
     assert row[header.index("failed (0)")] == "0"
     assert float(row[header.index("share (>= 0.7)")]) > 0
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_recovery_shows_what_is_found_and_what_a_step_costs() -> None:
+    finished = run(sys.executable, RECOVERY, "--quick")
+    finished.check()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in finished.output.splitlines()]
+    table = [row for row in rows if row]
+    assert [table[2][0], table[2][1], table[2][-1]] == ["1,000", "10", "9"]
+    assert table[5][0] == "200"
+    assert 0 < float(table[5][-1]) < 3

@@ -44,7 +44,7 @@ def run(page: Page, scripts: Path | None = None) -> None:
         if scripts is not None:
             script = scripts / f"line{example.line}.py"
             script.write_text(example.parsed)
-            sys.modules["__main__"].__file__ = str(script)
+            sys.modules["__main__"].__file__ = document.namespace["__file__"] = str(script)
         example.evaluate()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from apps import APP, KEY, Key, app_with
-from intermission import App, LlmAgent, Plugin, Run, Runner, RunRecord, RunResult, RunStatus
+from intermission import AgentTool, App, LlmAgent, Plugin, Run, Runner, RunRecord, RunResult, RunStatus
 from intermission.testing import Gate, ScriptedModel, calls, text
 from intermission_storage import MemoryEventLog
 from loops import PATIENCE
@@ -122,6 +122,24 @@ def test_runs_that_wait_for_the_one_that_closes_are_not_waited_for_either() -> N
     run = runner.run(**KEY, message="hi").start()
     assert closed.wait(PATIENCE)
     assert run.result(PATIENCE).status is RunStatus.CANCELLED
+
+
+def test_runs_that_wait_over_agents_that_are_tools_for_the_one_that_closes_are_not_waited_for_either() -> (
+    None
+):
+    def closes() -> None:
+        runner.close(LONG)
+
+    third = LlmAgent("third", ScriptedModel(calls(("closes", {})), default="ok"), tools=[closes])
+    asked = {"request": "go on"}
+    second = LlmAgent(
+        "second", ScriptedModel(calls(("third", asked)), default="ok"), tools=[AgentTool(third)]
+    )
+    model = ScriptedModel(calls(("second", asked)), default="ok")
+    runner = Runner(App(APP, LlmAgent("first", model, tools=[AgentTool(second)])), log=MemoryEventLog())
+    run = runner.run(**KEY, message="hi").start()
+    assert run.result(PATIENCE).status is RunStatus.CANCELLED
+    assert run.wait_terminated(PATIENCE)
 
 
 def test_code_that_a_close_waits_for_returns_at_once_from_a_close_of_its_own() -> None:

@@ -10,16 +10,24 @@ import pytest
 from apps import records
 from children import PATIENCE
 from intermission_storage import LmdbEventLog
+from pids import until_ended, written
 from tree import ROOT, environment, run
 
 PROGRAM = """
 import asyncio, ctypes, os, signal, sys, threading, time
+from pathlib import Path
 from apps import KEY, app_with
 from blocked import wait_until_blocked
-from intermission import Runner
+from intermission import FunctionTool, RunConfig, Runner
 from intermission.testing import ScriptedModel, calls
+from pools import until
+from process_tools import stubborn
 
-NEVER, began = 600, threading.Event()
+NEVER, began, path = 600, threading.Event(), Path(sys.argv[1] + ".pid")
+a_process = FunctionTool(stubborn, name="a_process", isolation="process")
+
+def has_begun():
+    until(lambda: began.is_set() or path.exists())
 
 def a_thread() -> str:
     began.set()
@@ -46,22 +54,23 @@ async def a_thread_of_the_loop() -> str:
     await asyncio.to_thread(time.sleep, NEVER)
 
 def interrupt():
-    began.wait()
+    has_begun()
     wait_until_blocked(threading.main_thread(), looks=50)
     os.kill(os.getpid(), signal.SIGINT)
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-tool = {tool}
-runner = Runner(app_with(ScriptedModel(calls((tool.__name__, {{}}))), tool), log=sys.argv[1])
+args = {{"path": str(path)}} if {tool} is a_process else {{}}
+app = app_with(ScriptedModel(calls(({tool!r}, args))), {tool})
+runner = Runner(app, log=sys.argv[1], config=RunConfig(grace=0.2))
 run = runner.run(**KEY, message="hi")
 {end}
 print("end of main", flush=True)
 """
 
 ENDS = {
-    "close": "run.start(); began.wait(); runner.close(grace=1)",
-    "release": "run.start(); began.wait(); runner.close(grace=1, runs='release')",
-    "block": "with runner: run.start(); began.wait(); run.cancel()",
+    "close": "run.start(); has_begun(); runner.close(grace=1)",
+    "release": "run.start(); has_begun(); runner.close(grace=1, runs='release')",
+    "block": "with runner: run.start(); has_begun(); run.cancel()",
     "Ctrl-C": """
 threading.Thread(target=interrupt).start()
 try:
@@ -70,7 +79,7 @@ try:
 except KeyboardInterrupt:
     pass
 """,
-    "no close": "run.start(); began.wait()",
+    "no close": "run.start(); has_begun()",
 }
 STATUSES = {
     "close": "cancelled",
@@ -80,7 +89,7 @@ STATUSES = {
     "no close": None,
 }
 OTHERS = ["a_c_call", "a_task", "a_blocked_loop", "a_thread_of_the_loop"]
-PAIRS = [("a_thread", end) for end in ENDS] + [
+PAIRS = [(tool, end) for tool in ("a_thread", "a_process") for end in ENDS] + [
     (tool, end) for tool in OTHERS for end in ("close", "no close")
 ]
 
@@ -102,3 +111,5 @@ def test_a_tool_that_never_ends_keeps_no_process(tool: str, end: str, tmp_path: 
     assert [record.data["tool"] for record in stored if record.kind == "call_started"] == [tool]
     ends = [record.data["status"] for record in stored if record.kind == "run_ended"]
     assert ends == ([] if STATUSES[end] is None else [STATUSES[end]])
+    if tool == "a_process":
+        until_ended(*written(tmp_path / "log.pid"))

@@ -3,19 +3,23 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import process_tools
 from apps import KEY, app_of, app_with, records
 from async_gates import AsyncGate
-from intermission import Cancelled, LlmAgent, Runner, RunStatus, ToolContext, tool
+from intermission import Cancelled, FunctionTool, LlmAgent, Runner, RunStatus, ToolContext
 from intermission.models import ChatCompletions
 from intermission.testing import ModelServer, ScriptedModel, calls
 from intermission.tools import Tool
 from intermission_storage import EventLog, MemoryEventLog
+from pids import written
+from plain_tools import begun
+from process_tools import note
 
 PATIENCE = 30.0
 AT_ONCE = 5.0  # seconds, on a machine that does many other things; the page has what is measured
@@ -36,60 +40,40 @@ def texts(log: EventLog) -> str:
     return "\n".join(str(record.data) for record in records(log))
 
 
-class Told:
-    """One body in tools of several kinds: it works until it is cancelled, and notes by whom and when."""
-
-    def __init__(self) -> None:
-        self.begun = threading.Event()
-        self.cancels = list[tuple[str, float]]()
-
-    def _note(self, cancelled: Cancelled) -> None:
-        self.cancels.append((cancelled.reason, time.monotonic()))
-
-    def in_thread(self, tool_context: ToolContext) -> str:
-        """Work in a thread."""
-        self.begun.set()
-        try:
-            tool_context.cancellation.sleep(3600)
-        except Cancelled as cancelled:
-            self._note(cancelled)
-            raise
-        return "never"
-
-    async def on_loop(self, tool_context: ToolContext) -> str:
-        """Work on the loop."""
-        self.begun.set()
-        try:
-            await tool_context.cancellation.asleep(3600)
-        except Cancelled as cancelled:
-            self._note(cancelled)
-            raise
-        return "never"
+async def noted_on_loop(path: str, tool_context: ToolContext) -> None:
+    """Work on the loop until cancelled, and note when and why."""
+    begun(path)
+    try:
+        await tool_context.cancellation.asleep(3600)
+    except Cancelled as cancelled:
+        note(path, cancelled)
+        raise
 
 
-TOOLS: list[Callable[[Told], Tool | Callable[..., Any]]] = [
-    lambda told: tool(name="work")(told.in_thread),
-    lambda told: tool(name="work")(told.on_loop),
+TOOLS: list[Tool] = [
+    FunctionTool(process_tools.noted, name="work"),
+    FunctionTool(process_tools.noted, name="work", isolation="process"),
+    FunctionTool(noted_on_loop, name="work"),
 ]
-"""What makes a tool of each kind. It is named `work`."""
+"""A tool of each kind. It works until it is cancelled, and notes when and why."""
 
 
-def left_by_a_cancel(make: Callable[[Told], Tool | Callable[..., Any]]) -> list[tuple[object, ...]]:
+def left_by_a_cancel(tool: Tool, path: Path) -> list[tuple[object, ...]]:
     """Cancel a run in a tool, which is told at once; return the shape of its records. The session goes on."""
-    told, log = Told(), MemoryEventLog()
+    log, called = MemoryEventLog(), calls(("work", {"path": str(path)}))
     with (
-        ModelServer(calls(("work", {})), "again") as server,  # which refuses what no service would take
+        ModelServer(called, "again") as server,  # which refuses what no service would take
         closing(ChatCompletions("small", base_url=server.url, api_key="key")) as model,
-        Runner(app_of(LlmAgent("agent", model, tools=[make(told)])), log=log) as runner,
+        Runner(app_of(LlmAgent("agent", model, tools=[tool])), log=log) as runner,
     ):
         run = runner.run(**KEY, message="hi").start()
-        assert told.begun.wait(PATIENCE)
+        written(path)
         cancelled_at = time.monotonic()
         run.cancel("enough")
         assert run.wait_terminated(PATIENCE)
-        ((reason, told_at),) = told.cancels
+        told_at, reason = Path(f"{path}.cancelled").read_text().split()
         assert reason == "enough"
-        assert told_at - cancelled_at < AT_ONCE
+        assert float(told_at) - cancelled_at < AT_ONCE
         left: list[tuple[object, ...]] = [
             (one.kind, one.data.get("author"), one.data.get("status"), one.data.get("source"))
             for one in records(log)
@@ -99,8 +83,8 @@ def left_by_a_cancel(make: Callable[[Told], Tool | Callable[..., Any]]) -> list[
 
 
 @pytest.mark.scenario("A1")
-def test_a_cancel_leaves_the_same_records_whatever_kind_the_tool_is() -> None:
-    first, *others = [left_by_a_cancel(make) for make in TOOLS]
+def test_a_cancel_leaves_the_same_records_whatever_kind_the_tool_is(tmp_path: Path) -> None:
+    first, *others = [left_by_a_cancel(tool, tmp_path / str(kind)) for kind, tool in enumerate(TOOLS)]
     assert [kind for kind, *_ in first[-3:]] == ["call_started", "cancel_requested", "run_ended"]
     for other in others:
         assert other == first

@@ -10,7 +10,8 @@ __all__ = ["has_ended", "until_ended", "written"]
 def has_ended(pid: int) -> bool:
     """Return whether a process has ended, reaped or not."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return state == "Z" and int(rest[16]) <= 1  # its first thread may have ended before others
     except OSError:
         return True
 

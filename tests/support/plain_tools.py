@@ -3,11 +3,12 @@
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-__all__ = ["add", "ambient", "begun", "delete", "light", "spin", "vanish", "write_to_all"]
+__all__ = ["add", "ambient", "begun", "delete", "light", "nap", "spin", "vanish", "write_to_all"]
 
 
 def begun(path: str) -> None:
@@ -25,6 +26,12 @@ def add(a: int, b: int = 1) -> int:
 def light() -> bool:
     """Say whether this process does without the runtime."""
     return "intermission" not in sys.modules and "pydantic" not in sys.modules
+
+
+def nap() -> str:
+    """Wait for a moment."""
+    threading.Event().wait(0.005)
+    return "awake"
 
 
 def spin(path: str) -> NoReturn:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ __all__ = [
     "fail",
     "hooked",
     "leave",
+    "note",
+    "noted",
     "odd",
     "pick",
     "run_group",
@@ -152,6 +155,21 @@ def scoped(path: str, tool_context: ToolContext) -> None:
         for number in range(500):
             Path(f"{path}.said").write_text(f"{number} {cancelled.reason} {cancelled.source}")
         Path(f"{path}.cleaned").write_text(Path(f"{path}.said").read_text())
+        raise
+
+
+def note(path: str, cancelled: Cancelled) -> None:
+    """Write down when, by the monotonic clock, and why something was cancelled."""
+    Path(f"{path}.cancelled").write_text(f"{time.monotonic()} {cancelled.reason}")
+
+
+def noted(path: str, tool_context: ToolContext) -> None:
+    """Work until cancelled, and note when and why."""
+    begun(path)
+    try:
+        tool_context.cancellation.sleep(3600)
+    except Cancelled as cancelled:
+        note(path, cancelled)
         raise
 
 

@@ -6,14 +6,17 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from apps import KEY, app_of, records
+from apps import APP, KEY, records
 from async_gates import AsyncGate
 from intermission import (
     AgentContext,
+    App,
     BaseAgent,
     CancelSource,
     Content,
     LlmAgent,
+    LongRunningFunctionTool,
+    ResumabilityConfig,
     Run,
     RunConfig,
     Runner,
@@ -30,7 +33,7 @@ from races import at_once
 
 __all__ = ["ENDS", "OWN", "SOURCES", "Ending", "Race"]
 
-OWN = frozenset({"completion", "stop", "sibling_failure", "tool_failure"})
+OWN = frozenset({"completion", "pause", "stop", "sibling_failure", "tool_failure"})
 """Ends that a run comes to by itself."""
 
 _PATIENCE = 30.0
@@ -77,7 +80,8 @@ class Race:
     """A run of two branches: each waits until it may go on, or a cancel comes. Then causes of an end meet.
 
     If an overload is among them, the second branch stands in line for a worker instead. If the failure of a
-    tool is, the first branch makes two calls, of which one fails while the other waits.
+    tool is, the first branch makes two calls, of which one fails while the other waits. If a pause is, the
+    first branch makes a call that is answered from outside.
 
     Args:
         causes: The names of what will meet.
@@ -102,14 +106,14 @@ class Race:
         self.clock, self.log, self._there = ManualClock(), MemoryEventLog(), Gate()
         self._there.open()
         self.tool_fails = AsyncGate()
-        crowded, calling = "overload" in causes, "tool_failure" in causes
-        if calling and self._after:  # two events are shown before the tool fails
+        crowded, pausing = "overload" in causes, "pause" in causes
+        calling = "tool_failure" in causes
+        if (calling or pausing) and self._after:  # two events are shown before the tool has returned
             # In a crowd, the strand whose call was given up stands in line, and takes no more steps.
             self._after = 1 if crowded else self._after + 2
-        first = self._calls_tools() if calling else _Calling("one", self._wait_or_fail)
-        agent = _Forking(first, _Calling("two", self._wait))
+        agent = _Forking(self._first(calling, pausing), _Calling("two", self._wait))
         self.runner = Runner(
-            app_of(agent),
+            App(APP, agent, resumability_config=ResumabilityConfig(is_resumable=pausing)),
             log=self.log,
             clock=self.clock,
             workers=2 if crowded else 8,  # the one that forks has one, too
@@ -176,6 +180,18 @@ class Race:
         self._there.wait()
         blocking.wait(self.goes_on)
 
+    def _first(self, calling: bool, pausing: bool) -> BaseAgent:
+        if calling:
+            return self._calls_tools()
+        return self._asks_outside() if pausing else _Calling("one", self._wait_or_fail)
+
+    def _asks_outside(self) -> BaseAgent:
+        def ask() -> None:
+            self._wait()
+            self._step()
+
+        return LlmAgent("one", ScriptedModel(calls(("ask", {}))), tools=[LongRunningFunctionTool(ask)])
+
     def _calls_tools(self) -> BaseAgent:
         async def fail() -> None:
             await self.tool_fails.wait()
@@ -230,7 +246,7 @@ SOURCES: dict[str, Ending] = {
         frozenset({RunStatus.EXPIRED}), CancelSource.DEADLINE, lambda race: race.clock.advance(_PASSES)
     ),
     "sibling_failure": Ending(frozenset({RunStatus.FAILED}), None, _fail),
-    "shutdown": Ending(_CANCELLED, CancelSource.SHUTDOWN, lambda race: race.runner.close(0)),
+    "shutdown": Ending(_CANCELLED, CancelSource.SHUTDOWN, lambda race: race.runner.close(0, runs="cancel")),
     "overload": Ending(_CANCELLED, CancelSource.OVERLOAD, _crowd),
     "admin": Ending(_CANCELLED, CancelSource.ADMIN, _by_admin),
 }
@@ -240,6 +256,10 @@ ENDS: dict[str, Ending] = {
     **SOURCES,
     "tool_failure": Ending(frozenset({RunStatus.FAILED}), None, lambda race: race.tool_fails.open()),
     "completion": Ending(frozenset({RunStatus.COMPLETED}), None, lambda race: race.goes_on.set()),
+    "pause": Ending(frozenset({RunStatus.PAUSED}), None, lambda race: race.goes_on.set()),
     "stop": Ending(frozenset({RunStatus.STOPPED, RunStatus.COMPLETED}), None, _stop),
+    "release": Ending(
+        frozenset({RunStatus.INTERRUPTED}), None, lambda race: race.runner.close(0, runs="release")
+    ),
 }
 """All that can end a run by itself or from outside."""

@@ -12,7 +12,17 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self
 
-from intermission import AgentTool, Cancelled, Content, FunctionCall, LlmAgent, ToolContext, blocking
+import plain_tools
+from intermission import (
+    AgentTool,
+    Cancelled,
+    Content,
+    FunctionCall,
+    FunctionTool,
+    LlmAgent,
+    ToolContext,
+    blocking,
+)
 from intermission.models import ModelRequest, ModelResponse
 from intermission.testing import ScriptedModel, calls
 
@@ -26,7 +36,7 @@ class WildTools:
 
     Args:
         chance: Decides how long.
-        children: Whether some of them start a process.
+        children: Whether one of them starts a process each time, besides the one that runs in a process.
     """
 
     def __init__(self, chance: random.Random, *, children: bool = True) -> None:
@@ -46,6 +56,7 @@ class WildTools:
             "is_async_and_swallows": self.is_async_and_swallows,
             "returns_a_future": self.returns_a_future,
             "asks_an_agent": AgentTool(inner),
+            "nap": FunctionTool(plain_tools.nap, isolation="process"),
         }
         if children:
             self.tools["runs_a_process"] = self.runs_a_process

@@ -58,7 +58,7 @@ def run(
         _set(options, "stderr", "capture_output")
     with alarm_of(scope) as alarm:
         process: Popen[Any] = Popen(args, **_leading_a_group(options))
-        group, pump = Group(process, grace), None
+        group, pump = Group(process, grace, scope.escalate), None
         try:
             pump = Pump(process)
             pump.attach(input)
@@ -100,7 +100,7 @@ def popen(
     """
     scope = scope_for("popen", scope) or CancelScope.child_of(None)
     process: Popen[Any] = Popen(args, **_leading_a_group(options))
-    group = Group(process, grace)
+    group = Group(process, grace, scope.escalate)
     try:
         aborter = Aborter(scope, group.press, _AGAIN)
         try:

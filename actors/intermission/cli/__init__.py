@@ -76,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("message", metavar="TEXT", nargs="?", help="what to say; without it, lines are read")
     _add_session(run)
     run.set_defaults(run=known.run)
+    _add_recover(commands.add_parser, known.recover)
 
     _add_pausing(commands.add_parser)
 
@@ -102,6 +103,24 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("log", metavar="LOG", help="the log's folder")
     export.set_defaults(run=known.export)
     return parser
+
+
+def _add_recover(add_parser: Callable[..., argparse.ArgumentParser], run: object) -> None:
+    recover = add_parser(
+        "recover",
+        help="go on with the runs of an app of yours that dead processes have left",
+        description="Continues what was left, up to the end of each run; the exit code is 1 if one failed.",
+    )
+    recover.add_argument("app", metavar="MODULE:APP", help="as in chat.py:app or shop.agents:support")
+    recover.add_argument("--log", metavar="DIR", help="the log's folder; by default APP.lmdb in this folder")
+    recover.add_argument("--user", type=_name, help="only the runs of this user")
+    recover.add_argument("--list", action="store_true", help="only say what was left")
+    recover.add_argument(
+        "--max-attempts", type=_positive, default=3, metavar="N", help="how often a run is continued; 3"
+    )
+    recover.add_argument("--parallel", type=_positive, default=8, metavar="N", help="how many at a time; 8")
+    recover.add_argument("--take-over", action="store_true", help="take runs from processes that hang, too")
+    recover.set_defaults(run=run)
 
 
 def _add_session(parser: argparse.ArgumentParser) -> None:
@@ -168,6 +187,13 @@ def _name(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return text
+
+
+def _positive(text: str) -> int:
+    number = _number(text)
+    if not number:
+        raise argparse.ArgumentTypeError("must be above 0")
+    return number
 
 
 def _number(text: str) -> int:

@@ -4,7 +4,7 @@ import argparse
 
 from intermission.cli.terminal import Screen
 
-__all__ = ["answer", "demo", "events", "export", "pending", "resume", "run", "sessions", "verify"]
+__all__ = ["answer", "demo", "events", "export", "pending", "recover", "resume", "run", "sessions", "verify"]
 
 
 def demo(options: argparse.Namespace, screen: Screen) -> int:
@@ -29,6 +29,13 @@ def run(options: argparse.Namespace, screen: Screen) -> int:
         streaming=not options.whole,
         screen=screen,
     )
+
+
+def recover(options: argparse.Namespace, screen: Screen) -> int:
+    """`intermission recover`."""
+    from intermission.cli.recovering import recover as go_on
+
+    return go_on(options, screen)
 
 
 def pending(options: argparse.Namespace, screen: Screen) -> int:

@@ -99,6 +99,12 @@ class Children:
         for process in idle:
             process.end_idle(max(0.0, deadline - time.monotonic()))
 
+    def forsake(self) -> None:
+        """Know of no process any more, and keep none: this is a copy of their parent."""
+        self._lock = threading.Lock()  # a thread that is not here may have held it
+        self._closed = True
+        self._idle = {}
+
     def _take(self, setting: Setting) -> ToolProcess | None:
         ended, found = list[ToolProcess](), None
         with self._lock:
@@ -153,3 +159,12 @@ _pools: "weakref.WeakSet[Children]" = weakref.WeakSet()
 def _close_all() -> None:  # pyright: ignore[reportUnusedFunction]  # called at the end of the program
     for pool in list(_pools):
         pool.close()
+
+
+def _after_fork() -> None:
+    # The idle ones are those of the parent, which a forked child must not end.
+    for pool in list(_pools):
+        pool.forsake()
+
+
+os.register_at_fork(after_in_child=_after_fork)

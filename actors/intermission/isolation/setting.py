@@ -50,15 +50,15 @@ class Setting(NamedTuple):
 def main_script() -> tuple[str, str]:
     """Return how a child loads this program's main module: `module` and its name, or `path` and where it is.
 
-    Both are empty if there is no such file: what is typed at a prompt or in a notebook, or given by `-c`, is
-    nowhere to be loaded from.
+    Both are empty if there is no such file: what is typed at a prompt or in a notebook, or given by `-c` or
+    standard input, is nowhere to be loaded from.
     """
     main: Any = sys.modules.get("__main__")
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None and name != "__main__":
         return "module", name
     path = getattr(main, "__file__", None)
-    return ("", "") if path is None else ("path", os.path.abspath(path))
+    return ("", "") if path is None or path == "<stdin>" else ("path", os.path.abspath(path))
 
 
 def refuse_while_loading() -> None:

@@ -56,7 +56,7 @@ class ToolProcess:
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self._unread = b""
+        self._unread = bytearray()
         opened: list[Callable[[], object]] = []
         try:
             ours, theirs = socket.socketpair()
@@ -64,7 +64,7 @@ class ToolProcess:
             life, held = os.pipe()
             opened += (lambda: os.close(life), lambda: os.close(held))
             self._process = _start(theirs.fileno(), life)
-        except OSError as error:
+        except (OSError, TypeError, ValueError) as error:  # `sys.executable` may be None
             for close in opened:
                 close()
             raise ToolProcessError.not_begun(f"the system does not start it: {error}") from error
@@ -109,7 +109,7 @@ class ToolProcess:
         Raises:
             ToolProcessError: The system has no descriptors for the wait; nothing was begun.
         """
-        group = Group(self._process, grace, whole_session=True)
+        group = Group(self._process, grace, scope.escalate, whole_session=True)
         self._unsent += _framed(msgpack.packb(request))
         try:
             with ExitStack() as stack:
@@ -153,7 +153,7 @@ class ToolProcess:
         self.dismiss()
         if self._pump.run(timeout, until_exit=True) is End.DONE:
             self._process.wait()
-        self._end(Group(self._process, 0.0, whole_session=True), lambda _: None)
+        self._end(Group(self._process, 0.0, None, whole_session=True), lambda _: None)
 
     def _end(self, group: Group, left: Callable[[Descendant], None]) -> None:
         try:
@@ -194,11 +194,11 @@ class ToolProcess:
     def _send(self) -> None:
         try:
             while self._unsent:
-                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+                del self._unsent[: self._socket.send(self._unsent)]
         except BlockingIOError:
             pass
         except OSError:  # it does not listen any more
-            self._unsent = b""
+            self._unsent.clear()
 
     def _receive(self) -> bool:
         """Take what has come; return whether more can come."""
@@ -209,7 +209,7 @@ class ToolProcess:
                     return False
                 self._unread += read
         except BlockingIOError:
-            return True
+            return int.from_bytes(self._unread[:4], "big") <= _LONGEST  # else the tool has written there
         except OSError:
             return False
         return False  # what it says has no end
@@ -221,7 +221,7 @@ class ToolProcess:
         if len(self._unread) < size:
             return None
         kind, *values = cast("list[Any]", msgpack.unpackb(self._unread[4:size]))
-        self._unread = self._unread[size:]
+        del self._unread[:size]
         return Reply(kind, values)
 
 
@@ -237,8 +237,8 @@ def _start(connection: int, life: int) -> "subprocess.Popen[bytes]":
     )
 
 
-def _framed(message: bytes) -> bytes:
-    return len(message).to_bytes(4, "big") + message
+def _framed(message: bytes) -> bytearray:
+    return bytearray(len(message).to_bytes(4, "big") + message)
 
 
 _open: "weakref.WeakSet[ToolProcess]" = weakref.WeakSet()

@@ -4,12 +4,14 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import Any
 
+from intermission.kernel.cancel_hooks import Force
 from intermission.kernel.gates import new_gate
 from intermission.processes.pumps import End, Pump
 
@@ -55,14 +57,25 @@ class Group:
     Args:
         process: The child.
         grace: Seconds between SIGTERM and SIGKILL.
+        escalate: Told once of a SIGTERM and of a SIGKILL, if it has reached one that lived; for the scope's
+            `escalate`. `None` if the child is at nobody's work.
         whole_session: Whether the child leads a session of its own, and groups in it are ended with it.
     """
 
-    def __init__(self, process: Popen[Any], grace: float, *, whole_session: bool = False) -> None:
+    def __init__(
+        self,
+        process: Popen[Any],
+        grace: float,
+        escalate: Callable[[Force, str], object] | None,
+        *,
+        whole_session: bool = False,
+    ) -> None:
         self._process = process
         self._grace = grace
+        self._escalate = escalate
         self._whole_session = whole_session
         self._kill_at: float | None = None
+        self._steps: dict[Force, object] = {}  # by who has taken them first
         self._strays: dict[int, Descendant] = {}
         self._leavers: dict[int, Descendant] = {}
 
@@ -89,11 +102,11 @@ class Group:
         now = time.monotonic()
         if self._kill_at is None:
             self._look()
-            if self._send(signal.SIGTERM):
+            if self._send(signal.SIGTERM, Force.TERMINATED):
                 self._kill_at = now + self._grace
         elif now >= self._kill_at:
             self._look()
-            self._send(signal.SIGKILL)
+            self._send(signal.SIGKILL, Force.KILLED)
 
     def end(self, pump: Pump | None = None) -> None:
         """End what is left of the group, and reap the child. `pump` drains its pipes meanwhile."""
@@ -115,23 +128,52 @@ class Group:
             # The others of the group have the rest of the grace. As long as one of them lives, its number is
             # nobody else's.
             self._process.wait()
-            while (lives := self._signal(0)) and _left(kill_at):
-                if pump.run(min(_STEP, _left(kill_at))) is End.DONE:
-                    new_gate().acquire(timeout=_STEP)
-            if lives:
-                self._signal(signal.SIGKILL)
+            if self._outlives(kill_at, pump):
+                self._force(signal.SIGKILL, Force.KILLED)
         else:
             self._look()
-            self._send(signal.SIGKILL)
-            try:
+            self._send(signal.SIGKILL, Force.KILLED)
+            with suppress(TimeoutExpired):
                 self._process.wait(_PATIENCE)
-            except TimeoutExpired:
-                logger.error("child %d was killed, and the system does not end it", self._process.pid)
+        if self._outlives(time.monotonic() + _PATIENCE, pump):
+            logger.error(
+                "child %d or its group was killed, and the system does not end it", self._process.pid
+            )
         pump.run(_DRAIN)
 
-    def _send(self, number: int) -> bool:
+    def _outlives(self, deadline: float, pump: Pump) -> bool:
+        """Wait until the group has ended; return whether it lives at the deadline."""
+        while (lives := self._lives()) and _left(deadline):
+            if pump.run(min(_STEP, _left(deadline))) is End.DONE:
+                new_gate().acquire(timeout=_STEP)
+        return lives
+
+    def _lives(self) -> bool:
+        # A process that has ended is of its group until it is reaped, which in a container may be never.
+        group = self._process.pid
+        return any(one.is_alive for one in self._strays.values()) or (
+            _kill(os.killpg, group, 0) and _has_members(group)
+        )
+
+    def _send(self, number: int, force: Force) -> bool:
         # Once a child is reaped, its number may be that of another group.
-        return self._process.returncode is None and self._signal(number)
+        return self._process.returncode is None and self._force(number, force)
+
+    def _force(self, number: int, force: Force) -> bool:
+        mine, escalate = object(), self._escalate
+        first = escalate is not None and self._steps.setdefault(force, mine) is mine
+        # A signal also reaches what has ended and is not reaped; that is no force against anybody.
+        tell = first and self._has_somebody()
+        reached = self._signal(number)
+        if reached and tell and escalate is not None:
+            escalate(force, f"process {self._process.pid}")
+        return reached
+
+    def _has_somebody(self) -> bool:
+        leader = self._process.pid
+        if _look_at(leader) is not None or any(one.is_alive for one in self._strays.values()):
+            return True
+        return _has_members(leader)
 
     def _signal(self, number: int) -> bool:
         reached = _kill(os.killpg, self._process.pid, number)
@@ -171,6 +213,16 @@ def _descendants(pid: int) -> list[int]:
     return found
 
 
+def _has_members(group: int) -> bool:
+    """Return whether a process of a group has not ended, reaped or not."""
+    try:
+        names = os.listdir(_PROC)
+    except OSError:  # the system has no such files: whoever is not reaped counts
+        return True
+    found = (_look_at(int(name)) for name in names if name.isdigit())
+    return any(one is not None and one.group == group for one in found)
+
+
 def _look_at(pid: int) -> Descendant | None:
     """Return what the system says of a process; `None` if it has ended."""
     try:
@@ -178,7 +230,7 @@ def _look_at(pid: int) -> Descendant | None:
     except OSError:
         return None
     state, _, group, session, *rest = tail.split()
-    if state in {"Z", "X"}:
+    if state in {"Z", "X"} and int(rest[13]) <= 1:  # its first thread may have ended before others
         return None
     return Descendant(pid, head.partition("(")[2], int(group), int(session), int(rest[15]))
 

@@ -3,6 +3,7 @@
 from collections.abc import Generator, Hashable
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, cast
 
 from intermission.runs.current import waiter
 from intermission.runs.services import Services
@@ -33,12 +34,27 @@ def awaited_here(services: Services) -> object | None:
     if found is not None and found[0] is services:
         return found[1]
     run = waiter()
-    return run if run is not None and run.services is services else None
+    return run if run is not None and sessions_held_here(services) else None
 
 
 def sessions_held_here(services: Services) -> frozenset[Hashable]:
-    """Return the sessions whose runs cannot end before this code returns."""
+    """Return the sessions of a runner whose runs cannot end before this code returns.
+
+    It may be that of a run of another runner, such as an agent that is a tool, which they wait for.
+    """
     run = waiter()
-    if run is None or run.services is not services:
+    if run is None:
         return frozenset()
-    return frozenset({run.key, *services.waits.waiters(run.key)})
+    found, todo = set[tuple[Services, Hashable]](), [(run.services, cast(Hashable, run.key))]
+    while todo:
+        place = todo.pop()
+        if place in found:
+            continue
+        found.add(place)
+        there, session = place
+        for one in there.waits.waiters(session):
+            named: Any = one
+            # That of another runner is named with it; see `place_of`.
+            elsewhere = isinstance(named, tuple) and isinstance(named[0], Services)
+            todo.append(cast("tuple[Services, Hashable]", one) if elsewhere else (there, one))
+    return frozenset(session for there, session in found if there is services)

@@ -45,7 +45,7 @@ def place_of(run: Lifecycle, services: Services) -> Hashable:
 
     The session of a run of another runner is another one, even if it has the same name.
     """
-    return run.key if run.services is services else (id(run.services), run.key)
+    return run.key if run.services is services else (run.services, run.key)
 
 
 class CurrentCall:

@@ -17,7 +17,7 @@ from intermission.runs.counts import Counts
 __all__ = ["Services"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Services:
     """What the runs of one runner share.
 

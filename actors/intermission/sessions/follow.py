@@ -3,6 +3,7 @@
 import logging
 import threading
 import weakref
+from collections.abc import Sequence
 from functools import partial
 
 from intermission.config import RunConfig
@@ -27,8 +28,17 @@ from intermission.sessions.records import (
     open_run,
     run_ended,
 )
-from intermission.sessions.run_records import RunRecord, result_in_log, runs_in_log
-from intermission_storage import Claim, ConflictError, Kind, LogClosedError, Owner, Record
+from intermission.sessions.run_records import RunRecord, result_in_log, runs_in_log, unreadable_run
+from intermission_storage import (
+    Claim,
+    ClaimedError,
+    ConflictError,
+    IndexEntry,
+    Kind,
+    LogClosedError,
+    Owner,
+    Record,
+)
 from intermission_storage.log import check_page
 
 __all__ = ["Viewers"]
@@ -93,7 +103,8 @@ class Viewers:
         """End a run that is not under way here, in the log.
 
         It is paused, or its process is dead, or has released it, or is to be taken over. Without an id it is
-        the newest that has no end, or else the newest.
+        the newest that has no end, or else the newest. What the session's records say is not needed for that:
+        one that cannot be read any more is ended, too, and nobody tries to go on with it again.
 
         Raises:
             SessionBusyError: A process that lives has it, and there is no `take_over`.
@@ -104,13 +115,10 @@ class Viewers:
             head = log.head(key.stream)
             name = (key.app, key.user_id, key.session_id)
             waiting = [entry for entry in log.index(PENDING, name) if invocation_id in {None, entry.key[3]}]
-            entries = log.index(OPEN_RUNS, name)
-            ids = {entry.key[3] for entry in (*entries, *waiting) if invocation_id in {None, entry.key[3]}}
-            runs = [run for run in runs_in_log(log, key) if run.invocation_id in ids] if ids else []
-            if not runs:
+            found = [*waiting, *log.index(OPEN_RUNS, name)]
+            run = self._to_end(key, [entry for entry in found if invocation_id in {None, entry.key[3]}])
+            if run is None:
                 return CancelReceipt(CancelOutcome.NOTHING_RUNNING)
-            # What has no end yet, or can be gone on with, the newest first.
-            run = next((run for run in reversed(runs) if run.status is None), runs[-1])
             claim = head.claim
             if claim is not None and claim.alive and not take_over:
                 raise SessionBusyError(claim.owner)
@@ -135,10 +143,25 @@ class Viewers:
                         *(entry for entry in waiting if entry.key[3] == run.invocation_id),
                     ],
                 )
-            except ConflictError:
-                continue  # its process has appended meanwhile, perhaps the end
+            except (ClaimedError, ConflictError):
+                continue  # somebody has appended meanwhile, perhaps the end, or goes on with it
             self._host.notices.ended_in_log(entries)
             return CancelReceipt(CancelOutcome.ACCEPTED, durable=True, last_seq=appended.position)
+
+    def _to_end(self, key: SessionKey, entries: Sequence[IndexEntry]) -> RunRecord | None:
+        """Return the run to end, of those with these entries: the newest, those without an end first."""
+        ids = {entry.key[3] for entry in entries}
+        if not ids:
+            return None
+        try:
+            runs = [run for run in runs_in_log(self._host.log, key) if run.invocation_id in ids]
+        except LogClosedError:
+            raise
+        except Exception as error:
+            logger.exception("a run is ended without its records", extra={"session": key.session_id})
+            last = max(entries, key=lambda entry: (entry.index == OPEN_RUNS, entry.value.get("since", 0.0)))
+            return unreadable_run(key, last.key[3], error)
+        return next((run for run in reversed(runs) if run.status is None), runs[-1] if runs else None)
 
     def close(self) -> None:
         """Follow nothing any more, and return when nobody does."""
@@ -149,7 +172,7 @@ class Viewers:
     def _result(self, key: SessionKey, run: RunRecord | None) -> RunResult:
         if run is None:
             return RunResult(status=RunStatus.COMPLETED)
-        return result_in_log(self._host.log, key.stream, run)
+        return result_in_log(self._host.log, key, run)
 
     # Runs of other processes.
 

@@ -34,8 +34,15 @@ from intermission.sessions.current import CurrentRun
 from intermission.sessions.messages import EndDelivered
 from intermission.sessions.reading import events_after
 from intermission.sessions.records import UNDELIVERED, run_end_delivered, state_set, undelivered
-from intermission.sessions.run_records import result_in_log, run_in_log
-from intermission_storage import ClaimedError, ConflictError, EventLog, IndexEntry, StorageError
+from intermission.sessions.run_records import result_in_log, run_in_log, unreadable_run
+from intermission_storage import (
+    ClaimedError,
+    ConflictError,
+    EventLog,
+    IndexEntry,
+    LogClosedError,
+    StorageError,
+)
 
 __all__ = ["Notices"]
 
@@ -168,11 +175,18 @@ class Notices:
 
     def _from_log(self, entry: IndexEntry) -> Iterator[Notice]:
         key, invocation_id = _named(entry)
-        record = run_in_log(self._log, key, invocation_id)
-        if record is None or record.status is None:
-            return
-        result = result_in_log(self._log, key.stream, record)
         extra = _extra(key, invocation_id)
+        try:
+            record = run_in_log(self._log, key, invocation_id)
+            if record is None or record.status is None:
+                return
+            result = result_in_log(self._log, key, record)
+        except LogClosedError:
+            raise
+        except Exception as error:  # the others are told all the same
+            logger.exception("the end of a run is told without its records", extra=extra)
+            record = unreadable_run(key, invocation_id, error)
+            result = RunResult(status=RunStatus.FAILED, error=error, invocation_id=invocation_id)
         for hook in self._on_end:
             yield Notice(hook_name(hook), partial(hook, record, result), extra)
         yield Notice("", partial(self._mark, entry), extra)

@@ -143,9 +143,21 @@ def session_entry(key: SessionKey, created: float, identity: str) -> IndexEntry:
     return IndexEntry(SESSIONS, (key.app, key.user_id, key.session_id), value)
 
 
-def open_run(key: SessionKey, invocation_id: str) -> IndexEntry:
-    """A run's entry in the index of those that have no end yet."""
-    return IndexEntry(OPEN_RUNS, (key.app, key.user_id, key.session_id, invocation_id))
+def open_run(
+    key: SessionKey, invocation_id: str, since: float = 0.0, *, followed: bool = False
+) -> IndexEntry:
+    """A run's entry in the index of those that have no end yet.
+
+    Args:
+        key: Its session.
+        invocation_id: The run.
+        since: When it was begun last.
+        followed: Whether its session has begun another run since, so that it is continued only on purpose.
+    """
+    value: dict[str, Any] = {"since": since}
+    if followed:
+        value["followed"] = True
+    return IndexEntry(OPEN_RUNS, (key.app, key.user_id, key.session_id, invocation_id), value)
 
 
 def pending_entry(key: SessionKey, call: PendingCall) -> IndexEntry:

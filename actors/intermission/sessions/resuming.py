@@ -61,14 +61,12 @@ def plan_of(
         InvalidAnswerError: An answer does not say what its call waits for.
         AmbiguousResumeError: The answers are to calls of several invocations, or there is a message for an
             invocation that has its own, or changes for one that is over.
-        NothingToResumeError: The session knows no such invocation.
+        NothingToResumeError: The session knows no such invocation, or not its message.
         AgentTreeChangedError: What it would be gone on with is not in the app any more.
     """
     if asked.max_attempts is not None:
         left_behind = _plan_to_recover(view, app, asked, asked.max_attempts)
-        if isinstance(left_behind, Plan):
-            return left_behind, message
-        return left_behind
+        return (left_behind, message) if isinstance(left_behind, Plan) else left_behind
     pauses = pauses_in(view)
     waiting = pauses.calls
     used: dict[str, tuple[Answer, PendingCall]] = {}
@@ -90,12 +88,9 @@ def plan_of(
     left = tuple(oldest_first(call for call in others if call.invocation_id == invocation_id))
     if not used:
         ended = _nothing_to_do(view, invocation_id, asked, message, left)
-        if changes and ended is RunStatus.COMPLETED:
-            raise AmbiguousResumeError(
-                f"invocation {invocation_id} has nothing left to do, and no record that would keep the "
-                "state_delta. Nothing was stored; sessions.set_state changes the state."
-            )
-        if ended is not None and not changes:
+        if changes:
+            _check_keeps_changes(invocation_id, ended)
+        elif ended is not None:
             return Nothing(invocation_id, ended, left if ended is RunStatus.PAUSED else ())
     assert begun is not None
     _check_tree(begun, app)
@@ -135,15 +130,33 @@ def _nothing_to_do(
         )
     if begun is None or begun.get("status") == RunStatus.STOPPED:
         return RunStatus.COMPLETED
-    if begun.get("status") == RunStatus.INTERRUPTED and not left:
-        return None  # the answers were taken, and what they were given for was not done
+    if not (spoken or _has_message(view.events, invocation_id)):
+        raise _no_message(invocation_id)
+    if begun.get("status") in {None, RunStatus.INTERRUPTED} and not left:
+        return None  # the answers were taken, and what they were given for was not done, or is being done
     if asked.answers or (begun.get("status") == RunStatus.PAUSED and left):
         return RunStatus.PAUSED if left else RunStatus.COMPLETED
     return None
 
 
+def _check_keeps_changes(invocation_id: str, ended: RunStatus | None) -> None:
+    if ended is RunStatus.COMPLETED:
+        raise AmbiguousResumeError(
+            f"invocation {invocation_id} has nothing left to do, and no record that would keep the "
+            "state_delta. Nothing was stored; sessions.set_state changes the state."
+        )
+
+
 def _has_message(events: Sequence[Event], invocation_id: str) -> bool:
     return any(event.author == "user" and event.invocation_id == invocation_id for event in events)
+
+
+def _no_message(invocation_id: str) -> NothingToResumeError:
+    """Return what is wrong with a run that began while plugins were still looking at its message."""
+    return NothingToResumeError(
+        f"run {invocation_id} was left before its message was stored, so there is nothing to go on with. "
+        "Send the message again; with run(invocation_id=…) it is that of this run."
+    )
 
 
 def _waits(view: SessionView, pauses: Pauses, answer: Answer) -> PendingCall | None:
@@ -164,8 +177,8 @@ def _waits(view: SessionView, pauses: Pauses, answer: Answer) -> PendingCall | N
         return None
     begun = view.unfinished.get(call.invocation_id, {"status": RunStatus.COMPLETED})
     if begun.get("status") not in OPEN:
-        over = begun["status"] in {RunStatus.COMPLETED, RunStatus.STOPPED}
-        goes_on = "" if over else "; resume(invocation_id=…) goes on with it"
+        is_over = begun["status"] in {RunStatus.COMPLETED, RunStatus.STOPPED}
+        goes_on = "" if is_over else "; resume(invocation_id=…) goes on with it"
         raise UnknownCallError(
             f"call {answer.id!r} waits for no answer any more: its run {call.invocation_id} ended "
             f"{begun['status']}. Nothing was stored{goes_on}."
@@ -219,6 +232,8 @@ def _plan_to_recover(view: SessionView, app: App, asked: Resumption, max_attempt
         error = NotResumableError(app.name)
     elif attempt > max_attempts:
         error = RecoveryLimitError(invocation_id, max_attempts)
+    elif not _has_message(view.events, invocation_id):
+        error = _no_message(invocation_id)
     else:
         _check_tree(begun, app)
     return Plan(invocation_id, begun.get("agent"), attempt=attempt, take_over=asked.take_over, error=error)

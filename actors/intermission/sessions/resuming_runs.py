@@ -67,7 +67,8 @@ class Resuming(Administration):
         The answers tell which one; without them, the invocation id does. One that was cancelled, has failed
         or has expired is gone on with, too, for that is what its id asks for. Where there is nothing to do,
         for the answers were given before or the invocation waits for others or is over, the run ends at
-        once, `paused` or `completed`, and stores nothing. What cannot be done is an error of the run's start,
+        once, `paused` or `completed`, and stores nothing. Answers that are sent again where the process that
+        had taken them died go on with its run. What cannot be done is an error of the run's start,
         and nothing is stored: `UnknownCallError`, `MissingCallIdError`, `InvalidAnswerError`,
         `AmbiguousResumeError`, `NothingToResumeError`, `AgentTreeChangedError`, `SessionNotFoundError`.
 
@@ -205,9 +206,10 @@ class Resuming(Administration):
     ) -> Iterator[tuple[SessionKey, str]]:
         log, app = self._host.log, self._host.app.name
         here = {run.invocation_id for run in self._directory.runs()}
-        for entry in log.index(OPEN_RUNS, (app,) if user_id is None else (app, user_id)):
+        entries = log.index(OPEN_RUNS, (app,) if user_id is None else (app, user_id))
+        for entry in sorted(entries, key=lambda entry: (entry.value.get("since", 0.0), entry.key)):
             _, user, session, invocation_id = entry.key
-            if session_id not in {None, session} or invocation_id in here:
+            if session_id not in {None, session} or invocation_id in here or entry.value.get("followed"):
                 continue
             key = SessionKey(app, user, session)
             claim = log.head(key.stream).claim

@@ -214,10 +214,10 @@ class RunOpener(Actor):
             return
         if isinstance(outcome, ClaimedError) and run.verdict is None and self._may_wait(current):
             return
-        recovers = run.resumption is not None and run.resumption.max_attempts is not None
-        if isinstance(outcome, ClaimedError) and recovers:
+        yields = _status_if_elsewhere(run) if isinstance(outcome, ClaimedError) else None
+        if yields is not None:
             self._view = None
-            self._leave_unwritten(current, run.decide(Verdict(RunStatus.ELSEWHERE)))
+            self._leave_unwritten(current, run.decide(Verdict(yields)))
             return
         if isinstance(outcome, StorageError):
             error: Exception = outcome
@@ -328,6 +328,16 @@ class RunOpener(Actor):
 
     def _end_unwritten(self, run: Lifecycle, verdict: Verdict) -> None:
         raise NotImplementedError
+
+
+def _status_if_elsewhere(run: Lifecycle) -> RunStatus | None:
+    """Return how a run ends whose invocation another process has, if it leaves it to that one."""
+    if run.resumption is None:
+        return None
+    if run.resumption.max_attempts is not None:
+        return RunStatus.ELSEWHERE
+    sent_again = run.resumption.answers and run.plan is not None and not run.plan.answers
+    return RunStatus.COMPLETED if sent_again else None
 
 
 def exception_of(error: BaseException) -> Exception:

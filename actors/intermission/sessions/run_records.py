@@ -8,10 +8,10 @@ from typing import Any
 from intermission.events import Usage
 from intermission.keys import SessionKey
 from intermission.runs.result import CancelSource, RunResult, RunStatus
-from intermission.sessions.reading import events_of_run
+from intermission.sessions.reading import events_of_run, pending_calls
 from intermission_storage import EventLog, Kind, Record
 
-__all__ = ["RunRecord", "result_in_log", "run_in_log", "runs_in_log"]
+__all__ = ["RunRecord", "result_in_log", "run_in_log", "runs_in_log", "unreadable_run"]
 
 _PAGE = 500
 
@@ -79,14 +79,29 @@ def run_in_log(log: EventLog, key: SessionKey, invocation_id: str) -> RunRecord 
     return None if run is None else replace(run, replayed=True)
 
 
-def result_in_log(log: EventLog, stream: str, run: RunRecord) -> RunResult:
+def unreadable_run(key: SessionKey, invocation_id: str, error: Exception) -> RunRecord:
+    """Return what can be said of a run whose records cannot be read: that it was, and why they cannot."""
+    return RunRecord(
+        invocation_id=invocation_id,
+        error=f"{type(error).__name__}: {error}",
+        first_seq=0,
+        last_seq=0,
+        started=0.0,
+        user_id=key.user_id,
+        session_id=key.session_id,
+        replayed=True,
+    )
+
+
+def result_in_log(log: EventLog, key: SessionKey, run: RunRecord) -> RunResult:
     """Return the result of a run as its records tell it; what failed it is only known as the text there.
 
     Raises:
         StorageError: The log cannot be read.
     """
-    finals = [event for event in events_of_run(log, stream, run.invocation_id) if event.is_final]
+    finals = [event for event in events_of_run(log, key.stream, run.invocation_id) if event.is_final]
     texts = [event.text for event in finals if event.author != "user" and event.text]
+    waiting = pending_calls(log, key) if run.status is RunStatus.PAUSED else []
     return RunResult(
         status=run.status or RunStatus.INTERRUPTED,
         text=texts[-1] if texts else "",
@@ -94,7 +109,8 @@ def result_in_log(log: EventLog, stream: str, run: RunRecord) -> RunResult:
         reason=run.reason,
         invocation_id=run.invocation_id,
         last_seq=run.last_seq,
-        read_events=partial(events_of_run, log, stream, run.invocation_id),
+        pending=tuple(call for call in waiting if call.invocation_id == run.invocation_id),
+        read_events=partial(events_of_run, log, key.stream, run.invocation_id),
     )
 
 

@@ -1,6 +1,6 @@
 """`SessionWriter`: gives a session's batches to the log, and keeps the end that the log refused."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -83,7 +83,9 @@ class SessionWriter:
         if message is not None:
             records += [] if run.plan is None else run.plan.records(now)
             records.append(event_record(message))
-        entries = [open_run(self._key, run.invocation_id)]
+        entries = [open_run(self._key, run.invocation_id, now)]
+        if view.unfinished:
+            entries += self._followed(view, run.invocation_id)
         waiting, answered = current.reindex(self._key, events)
         needs: list[IndexEntry] = []
         if view.position == 0:
@@ -104,6 +106,12 @@ class SessionWriter:
             drop=answered,
             needs=needs,
         )
+
+    def _followed(self, view: SessionView, invocation_id: str) -> Iterator[IndexEntry]:
+        """The entries of runs that were left, and are left alone now that another one begins."""
+        for left, begun in view.unfinished.items():
+            if left != invocation_id and begun.get("status") in {None, RunStatus.INTERRUPTED}:
+                yield open_run(self._key, left, begun["timestamp"], followed=True)
 
     def _started(self, current: CurrentRun, invocation_id: str, view: SessionView, now: float) -> Record:
         app = self._host.app

@@ -34,6 +34,7 @@ class ProcessFunction:
 
     def __init__(self, func: Callable[..., Any], tool: str) -> None:
         self._module, self._name = _address(func, tool)
+        self._func = func
         self._tool = tool
 
     def call(
@@ -56,10 +57,13 @@ class ProcessFunction:
             ToolArgumentError: See `Tool.call`; or something in the arguments is no plain value.
             ToolResultError: See `Tool.call`.
             ToolRaisedError: The function raised.
-            ToolProcessError: There is no answer of the child.
+            ToolProcessError: There is no answer of the child; or the function's module, which was still being
+                loaded when the tool was built, has another one under its name.
             Cancelled: The call was given up, and the child has ended.
         """
         refuse_while_loading()
+        if _is_another(self._func):
+            raise ToolProcessError.not_begun(_another(self._func))
         args, check = _plain(checked, given)
         request = {
             "module": self._module,
@@ -159,8 +163,8 @@ def _problem(func: Any) -> str | None:
         )
     if func.__module__ in _MAIN and main_script() == ("", ""):
         return (
-            "what is typed at a prompt or in a notebook, or given by -c, is in no file that its child could "
-            "load; put the function into a module"
+            "what is typed at a prompt or in a notebook, or given by -c or standard input, is in no file "
+            "that its child could load; put the function into a module"
         )
     return _unless_found(func)
 
@@ -171,15 +175,38 @@ def _unless_found(func: types.FunctionType) -> str | None:
         return f"there is no module {func.__module__!r}"
     found = getattr(module, func.__name__, None)
     here = getattr(found, "func", found)
+    # A decorator comes before the name; then the module is on its way.
+    spec = getattr(module, "__spec__", None)
+    is_on_its_way = func.__module__ in _MAIN or getattr(spec, "_initializing", False)
     if found is None:
-        # A decorator comes before the name; then the module is on its way.
-        spec = getattr(module, "__spec__", None)
-        if func.__module__ in _MAIN or getattr(spec, "_initializing", False):
+        if is_on_its_way:
             return None
         return f"module {func.__module__!r} has no {func.__name__!r}, so its child would not find it"
     if getattr(here, "__qualname__", None) != func.__qualname__ or here.__module__ != func.__module__:
-        return (
-            f"{func.__name__!r} of module {func.__module__!r} is something else, which its child would find "
-            "instead; give the function a name of its own"
-        )
-    return None
+        return _another(func)
+    return _another(func) if _is_another(func) and not is_on_its_way else None
+
+
+def _is_another(func: Callable[..., Any]) -> bool:
+    """Return whether a child would find what a function wraps, or what wraps it, in its place.
+
+    They have the same names, as `functools.wraps` gives them. If neither wraps the other, the module was
+    loaded again.
+    """
+    found = getattr(sys.modules.get(func.__module__), func.__name__, None)
+    here = getattr(found, "func", found)
+    return here is not func and (_wraps(func, here) or _wraps(here, func))
+
+
+def _wraps(outer: Any, inner: object) -> bool:
+    while (outer := getattr(outer, "__wrapped__", None)) is not None:
+        if outer is inner:
+            return True
+    return False
+
+
+def _another(func: Callable[..., Any]) -> str:
+    return (
+        f"{func.__name__!r} of module {func.__module__!r} is something else, which its child would find "
+        "instead; give the function a name of its own"
+    )
