@@ -4,26 +4,56 @@ import pytest
 
 from apps import KEY
 from intermission import (
+    AgentContext,
     BaseAgent,
+    Content,
+    EventActions,
     FunctionTool,
+    LlmAgent,
     LoopAgent,
     ParallelAgent,
     RunStatus,
     SequentialAgent,
     ToolContext,
     UnknownCallError,
-    exit_loop,
 )
-from intermission.testing import calls
+from intermission.agents.effects import Call, Steps
+from intermission.testing import Gate, calls
 from intermission_storage import MemoryEventLog
-from pausing import ASK, Story, asking, llm, waiting
+from pausing import ASK, WAIT, Story, asking, llm
+
+
+class Waiting(LlmAgent):
+    """Opens a gate when it has been left, as by a pause."""
+
+    left: Gate
+
+    def run(self, context: AgentContext) -> Steps:
+        """See `BaseAgent.run`."""
+        try:
+            yield from super().run(context)
+        finally:
+            self.left.open()
+
+
+class Leaving(BaseAgent):
+    """Escalates when a gate is open."""
+
+    def __init__(self, gate: Gate) -> None:
+        super().__init__("leaves")
+        self.gate = gate
+
+    def run(self, context: AgentContext) -> Steps:
+        """See `BaseAgent.run`."""
+        yield Call(self.gate.wait)
+        yield context.event(self.name, content=Content.model("off"), actions=EventActions(escalate=True))
 
 
 def _leaves(tool: str, rounds: int) -> BaseAgent:
-    """A loop in which one agent waits and another, beside it, escalates; then an agent that asks."""
-    waits = (asking if tool == "ask" else waiting)("waits")
-    leaves = llm("leaves", *[calls(("exit_loop", {}))] * rounds, tools=[exit_loop])
-    both = ParallelAgent("both", sub_agents=[waits, leaves])
+    """A loop in which an agent waits, then another one, beside it, escalates; behind it one that asks."""
+    waits = Waiting("waits", llm("x", calls((tool, {}))).model, tools=[ASK, WAIT])
+    waits.left = Gate()
+    both = ParallelAgent("both", sub_agents=[waits, Leaving(waits.left)])
     return SequentialAgent(
         "seq", sub_agents=[LoopAgent("loop", max_iterations=rounds, sub_agents=[both]), asking("after")]
     )
