@@ -48,7 +48,7 @@ def test_who_was_killed_has_ended_when_the_end_of_the_group_returns(tmp_path: Pa
         ["sh", "-c", '"$0" -c "$1" "$2" & sleep 1000', sys.executable, LARGE, path], start_new_session=True
     )
     (pid,) = written(path)
-    Group(child, 0.1, whole_session=True).end()
+    Group(child, 0.1, None, whole_session=True).end()
     assert has_ended(pid)
 
 
