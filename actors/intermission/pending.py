@@ -66,7 +66,7 @@ def confirmation_in(answer: Mapping[str, Any]) -> Confirmation:
     if isinstance(wrapped, str) and not ({"confirmed", "approved"} & answer.keys()):
         try:
             given = json.loads(wrapped)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise InvalidAnswerError("the text under 'response' is no JSON") from None
         if not isinstance(given, dict):
             raise InvalidAnswerError("the text under 'response' is no JSON object")

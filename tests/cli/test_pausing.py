@@ -43,6 +43,7 @@ def app_of(name, *replies):
 
 
 pays = app_of("shop", calls(("pay", {"amount": 3}), ("measure", {})))
+many = app_of("shop", calls(*[("pay", {"amount": amount}) for amount in range(8)]))
 goes_on = app_of("shop", "All done.")
 plain = LlmAgent("shop", ScriptedModel())
 '''
@@ -81,6 +82,16 @@ def test_pending_lists_what_a_screen_needs_to_ask(folder: Path, capsys: pytest.C
     assert (pay["app"], pay["user"], pay["session"]) == ("shop", "you", "default")
     assert (pay["arguments"], pay["kind"], pay["agent"]) == ({"amount": 3}, "confirmation", "clerk")
     assert pay["id"] != pay["functionCallId"]
+
+
+def test_pending_lists_the_calls_in_the_order_in_which_they_came_to_wait(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for session in ("z", "a"):
+        assert main(["run", "shop_app.py:many", "Pay!", "--session", session]) == 0
+        sys.modules.pop("shop_app", None)
+    listed = [(call["session"], call["arguments"]["amount"]) for call in pending(capsys)]
+    assert listed == [(session, amount) for session in ("z", "a") for amount in range(8)]
 
 
 @pytest.mark.parametrize(
@@ -136,13 +147,16 @@ def test_a_rejected_call_is_not_made_and_an_answer_that_was_given_before_changes
     [
         ("none", ["--approve"], "has no call 'none'"),
         ("pay", ["--reply", '{"maybe": 1}'], "neither yes nor no"),
+        ("measure", ["--approve"], "give --reply"),
+        ("measure", ["--reject"], "give --reply"),
     ],
 )
 def test_an_answer_that_cannot_be_taken_is_an_error_and_the_call_still_waits(
     folder: Path, capsys: pytest.CaptureFixture[str], call: str, says: list[str], why: str
 ) -> None:
-    leave, _ = paused(capsys)
-    assert main(["answer", "shop_app.py:goes_on", leave if call == "pay" else call, *says]) == 1
+    leave, result = paused(capsys)
+    ids = {"pay": leave, "measure": result}
+    assert main(["answer", "shop_app.py:goes_on", ids.get(call, call), *says]) == 1
     assert why in capsys.readouterr().out
     assert len(pending(capsys)) == 2
 

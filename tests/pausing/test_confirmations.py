@@ -331,3 +331,32 @@ def test_an_answer_to_a_call_itself_is_one_to_the_question_about_it() -> None:
         id = story.pending[0].function_call_id
         assert story.play(story.runner.resume(**KEY, answers={id: {"confirmed": True}}))[0] == "A hears ask"
         assert story.pending == []
+
+
+def test_an_async_function_of_the_arguments_is_refused_when_the_tool_is_built() -> None:
+    async def asks(amount: int) -> bool:
+        return False
+
+    def pay(amount: int) -> None:
+        """Pay."""
+
+    wrong: Any = asks
+    with pytest.raises(TypeError, match="must be a plain function"):
+        FunctionTool(pay, require_confirmation=wrong)
+
+
+def test_what_a_function_of_the_arguments_does_to_them_the_tool_does_not_see() -> None:
+    seen: list[list[int]] = []
+
+    def asks(amounts: list[int]) -> bool:
+        amounts.append(1_000_000)
+        return False
+
+    def pay(amounts: list[int]) -> None:
+        """Pay."""
+        seen.append(amounts)
+
+    tools = [FunctionTool(pay, require_confirmation=asks)]
+    with Story(llm("clerk", calls(("pay", {"amounts": [1]})), tools=tools)) as story:
+        story.say()
+    assert seen == [[1]]

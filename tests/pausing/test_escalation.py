@@ -331,7 +331,7 @@ def test_an_escalation_ends_the_parallel_agent_though_another_branch_waits() -> 
         assert story.result.status is RunStatus.COMPLETED
         assert story.pending == []
         late = story.runner.resume(**KEY, answers={call_of(story).id: {"ok": True}})
-        assert "completed" in story.refused(UnknownCallError, late)
+        assert "escalated" in story.refused(UnknownCallError, late)
 
 
 def call_of(story: Story) -> FunctionCall:

@@ -21,7 +21,7 @@ from intermission.agents.continuation import continuation
 from intermission.agents.progress import Checkpoint
 from intermission.pending import CONFIRMATION
 from intermission.testing import calls
-from pausing import LEGACY, WAIT, Story, asked, asking, llm, reply_to, resumable, waiting
+from pausing import ASK, LEGACY, WAIT, Story, asked, asking, llm, reply_to, resumable, waiting
 from play import calling, said
 
 Pausing = Callable[[str], LlmAgent]
@@ -169,6 +169,20 @@ def test_calls_that_are_approved_one_after_another_are_each_made_once() -> None:
         assert story.say(yes(first)) == ["B hears pay"]
         assert story.say(yes(second)) == ["B hears pay", "B says B is done", "C says C is done"]
     assert made == [1, 2]
+
+
+@pytest.mark.parametrize("first", ["ask", "wait"])
+def test_a_turn_in_which_one_call_asks_for_leave_and_another_waits_goes_on_with_the_last_answer(
+    first: str,
+) -> None:
+    agent = llm("B", calls(("ask", {}), ("wait", {})), tools=[ASK, WAIT])
+    with legacy(SequentialAgent("seq", sub_agents=[agent, llm("C")])) as story:
+        story.say()
+        one, other = sorted(story.pending, key=lambda call: call.tool != first)
+        assert story.say(yes(one)) == (["B hears ask"] if first == "ask" else [])
+        assert (story.result.status, story.result.pending) == (RunStatus.PAUSED, (other,))
+        assert story.say(yes(other))[-2:] == ["B says B is done", "C says C is done"]
+        assert (story.result.status, story.pending) == (RunStatus.COMPLETED, [])
 
 
 def test_an_agent_may_pause_again_in_the_run_that_answers_it() -> None:

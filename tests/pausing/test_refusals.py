@@ -120,6 +120,7 @@ def test_a_session_that_is_not_there_has_nothing_to_go_on_with(asks: Asks) -> No
         {"confirmed": True, "approved": False},
         {"answer": True},
         {"response": "no JSON"},
+        {"response": "[" * 100_000},
         {"response": "[true]"},
         {"response": '{"confirmed": 1}'},
         {"confirmed": None},

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from intermission.agents.base import BaseAgent
+from intermission.agents.confirmations import asked_call
 from intermission.agents.progress import SUB_AGENT, Checkpoint
 from intermission.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 from intermission.events import Event
@@ -84,7 +85,11 @@ def _below(way: Sequence[_Step], top: _Step) -> Sequence[_Step]:
 def _way(root: BaseAgent, events: Sequence[Event], call_id: str) -> Iterator[_Step]:
     """Yield the agents from the one that made a call up to the root, or to where the branches do not fit."""
     for event in reversed(events):
-        if any(call.id == call_id for call in event.function_calls):
+        call = next((call for call in event.function_calls if call.id == call_id), None)
+        asked = None if call is None else asked_call(call)
+        if asked is not None:
+            call_id = asked.id  # calls of one turn have one way, whatever they wait for, and since when
+        elif call is not None:
             break
     else:
         return

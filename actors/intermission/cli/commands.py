@@ -61,6 +61,7 @@ def answer(options: argparse.Namespace, screen: Screen) -> int:
         options.app,
         options.call,
         response,
+        decides=options.reply is None,
         log=options.log,
         user=options.user,
         session=options.session,

@@ -5,7 +5,7 @@ from typing import Any
 
 from intermission.agents.confirmations import asked_call, kind_of
 from intermission.content import FunctionCall
-from intermission.events import Event
+from intermission.events import Event, is_within
 from intermission.pending import PendingCall, PendingKind
 from intermission.runs.messages import Item
 from intermission.sessions.view import SessionView
@@ -19,12 +19,14 @@ class Pauses:
 
     Attributes:
         calls: Those that do, by the ids that answers name, oldest first.
+        abandoned: The ids of those that did when the agents around them ended, for another one escalated.
     """
 
-    __slots__ = ("_may_wait", "calls")
+    __slots__ = ("_may_wait", "abandoned", "calls")
 
     def __init__(self) -> None:
         self.calls: dict[str, PendingCall] = {}
+        self.abandoned: set[str] = set()
         self._may_wait: dict[str, PendingCall] = {}
 
     def only(self, wanted: Callable[[PendingCall], bool]) -> "Pauses":
@@ -57,6 +59,17 @@ class Pauses:
         for response in event.function_responses if event.author == "user" else ():
             self.calls.pop(response.id, None)
             self._may_wait.pop(response.id, None)
+        if event.actions.end_of_agent and (self.calls or self._may_wait):
+            self._abandon(event)
+
+    def _abandon(self, end: Event) -> None:
+        """An agent has ended, and with it the branches that it had forked: nobody would take an answer."""
+        forked = ".".join(filter(None, (end.branch, end.author)))
+        for calls in (self.calls, self._may_wait):
+            for call in list(calls.values()):
+                if call.invocation_id == end.invocation_id and is_within(call.branch, forked):
+                    del calls[call.id]
+                    self.abandoned |= {call.id, call.function_call_id}
 
     def wait(self, call_id: str) -> None:
         """A long-running call was begun, and has no response of its own."""

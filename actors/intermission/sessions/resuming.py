@@ -22,7 +22,7 @@ from intermission.events import Event
 from intermission.pending import CONFIRMATION, Answer, PendingCall, PendingKind, confirmation_in, oldest_first
 from intermission.runs.plan import Plan, Resumption
 from intermission.runs.result import RunStatus
-from intermission.sessions.pauses import pauses_in
+from intermission.sessions.pauses import Pauses, pauses_in
 from intermission.sessions.view import SessionView
 
 __all__ = ["OPEN", "Nothing", "Planned", "plan_of"]
@@ -67,11 +67,12 @@ def plan_of(
     if asked.max_attempts is not None:
         left_behind = _plan_to_recover(view, app, asked, asked.max_attempts)
         return (left_behind, message) if isinstance(left_behind, Plan) else left_behind
-    waiting = pauses_in(view).calls
+    pauses = pauses_in(view)
+    waiting = pauses.calls
     used: dict[str, tuple[Answer, PendingCall]] = {}
     invocations: dict[str, None] = {}
     for answer in asked.answers:
-        call = _waits(view, waiting, answer)
+        call = _waits(view, pauses, answer)
         if call is not None and call.id not in used:
             used[call.id] = (answer, call)
         invocations[_invocation_of(view, answer) if call is None else call.invocation_id] = None
@@ -158,14 +159,19 @@ def _no_message(invocation_id: str) -> NothingToResumeError:
     )
 
 
-def _waits(view: SessionView, waiting: dict[str, PendingCall], answer: Answer) -> PendingCall | None:
+def _waits(view: SessionView, pauses: Pauses, answer: Answer) -> PendingCall | None:
     """Return the call that an answer is to; `None` if it has been answered before."""
     if not answer.id:
         raise MissingCallIdError(
             "an answer has no call id: give the `id` of the PendingCall. Nothing was stored."
         )
-    by_call = (call for call in waiting.values() if call.function_call_id == answer.id)
-    call = waiting.get(answer.id) or next(by_call, None)
+    by_call = (call for call in pauses.calls.values() if call.function_call_id == answer.id)
+    call = pauses.calls.get(answer.id) or next(by_call, None)
+    if call is None and answer.id in pauses.abandoned:
+        raise UnknownCallError(
+            f"call {answer.id!r} waits for no answer any more: an agent beside its own escalated, and ended "
+            "both. Nothing was stored."
+        )
     if call is None:
         _invocation_of(view, answer)  # it must have been there
         return None

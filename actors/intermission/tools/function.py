@@ -59,7 +59,7 @@ class FunctionTool:
     Raises:
         TypeError: There is no name, the function is an async generator, or it has a parameter that a model
             cannot give: `*args`, `**kwargs`, a positional-only one, or one whose type has no JSON schema; or
-            a child process would not find it.
+            a child process would not find it; or `require_confirmation` is an async function.
         ValueError: The timeout is not above zero, or `isolation` or `on_resume` is none of those.
 
     Attributes:
@@ -97,6 +97,11 @@ class FunctionTool:
         if not isinstance(require_confirmation, bool) and not callable(require_confirmation):
             raise TypeError(
                 f"require_confirmation of tool {self.name!r} must be a bool or a function of the arguments"
+            )
+        if callable(require_confirmation) and inspect.iscoroutinefunction(require_confirmation):
+            raise TypeError(
+                f"require_confirmation of tool {self.name!r} must be a plain function: nobody would await an "
+                "async one. A tool that must wait for what it needs asks by tool_context.request_confirmation"
             )
         self.require_confirmation = require_confirmation
         self.on_resume = on_resume if callable(on_resume) else OnResume(on_resume)
@@ -137,7 +142,7 @@ class FunctionTool:
     ) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         """See `Tool.call`."""
         values = self.check(args)
-        refused = self._refused(values, context) if self.require_confirmation else None
+        refused = self._refused(args, context) if self.require_confirmation else None
         if refused is not None:
             return refused
         if self._process is not None:
@@ -149,11 +154,12 @@ class FunctionTool:
             return _Answer(result)
         return as_response(result)
 
-    def _refused(self, values: dict[str, Any], context: ToolContext) -> Mapping[str, Any] | None:
+    def _refused(self, args: Mapping[str, Any], context: ToolContext) -> Mapping[str, Any] | None:
         """Return the response to a call that may not be made, or not yet."""
         if context.confirmation is None:
             asks = self.require_confirmation
-            if callable(asks) and not asks(**values):
+            # Its arguments are its own: the call is made with those that it was asked about.
+            if callable(asks) and not asks(**self.check(args)):
                 return None
             context.request_confirmation(f"May the tool {self.name} be called with these arguments?")
             return confirmation_needed()
