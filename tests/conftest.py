@@ -5,6 +5,7 @@ are no fixtures are modules in `tests/support`, which `pythonpath` in pyproject.
 `import scale`.
 """
 
+import itertools
 import os
 import sys
 import tempfile
@@ -81,10 +82,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in deselected]
 
 
+_numbers = itertools.count()
+
+
 @pytest.fixture(autouse=True)
 def nothing_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Fail a test that leaves a thread, descriptor, child or file behind."""
-    temporary = tmp_path_factory.mktemp("tempfile")
+    # Not `mktemp`, which looks through all directories of the run to number one more.
+    temporary = tmp_path_factory.getbasetemp() / f"tempfile{next(_numbers)}"
+    temporary.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         # Both: the first is for child processes, the second for this one, which has read the first long ago.
         patch.setenv("TMPDIR", str(temporary))

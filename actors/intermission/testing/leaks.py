@@ -6,7 +6,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +42,10 @@ def assert_nothing_left(
         AssertionError: Something was left; the message names each thing.
     """
     watched = [Path(directory) for directory in directories]
-    before = _look(watched, ignore)
+    entries = {directory: _entries(directory, frozenset(ignore)) for directory in watched}
+    before = _look()
     yield
-    left = _wait_for_the_rest(before, watched, ignore, timeout)
+    left = _wait_for_the_rest(before, entries, frozenset(ignore), timeout)
     if left:
         lines = "\n".join(f"  {line}" for line in sorted(map(str, left)))
         raise AssertionError(f"left behind, {timeout} s after the end of the block:\n{lines}")
@@ -106,19 +107,30 @@ _Left = _LeftThread | _LeftDescriptor | _LeftChild | _LeftEntry
 
 
 def _wait_for_the_rest(
-    before: set[_Left], watched: list[Path], ignore: Collection[str], timeout: float
+    before: set[_Left], entries: Mapping[Path, frozenset[_Left]], ignore: frozenset[str], timeout: float
 ) -> set[_Left]:
     deadline = time.monotonic() + timeout
     pause = _FIRST_PAUSE
     never = threading.Event()
-    while (left := _look(watched, ignore) - before) and time.monotonic() < deadline:
+    while (left := _left(before, entries, ignore)) and time.monotonic() < deadline:
         never.wait(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
     return left
 
 
-def _look(watched: list[Path], ignore: Collection[str]) -> set[_Left]:
-    return {*_threads(), *_descriptors(), *_children(), *_entries(watched, ignore)}
+def _left(
+    before: set[_Left], entries: Mapping[Path, frozenset[_Left]], ignore: frozenset[str]
+) -> set[_Left]:
+    left = _look() - before
+    for directory, known in entries.items():
+        now = _entries(directory, ignore)
+        if now is not known:
+            left |= now - known
+    return left
+
+
+def _look() -> set[_Left]:
+    return {*_threads(), *_descriptors(), *_children()}
 
 
 def _threads() -> Iterator[_LeftThread]:
@@ -145,12 +157,29 @@ def _children() -> Iterator[_LeftChild]:
                 yield _LeftChild(int(pid))
 
 
-def _entries(watched: list[Path], ignore: Collection[str]) -> Iterator[_LeftEntry]:
-    for directory in watched:
-        with suppress(FileNotFoundError):
-            for name in os.listdir(directory):
-                if name not in ignore:
-                    yield _LeftEntry(directory / name)
+# What stood in a directory, by when it was changed last. Nothing is kept of one that was changed just before
+# it was listed: another change could have the same time.
+_listed: dict[tuple[Path, frozenset[str]], tuple[int, frozenset[_Left]]] = {}
+_MAX_LISTED = 1000
+_JUST_BEFORE = 100_000_000  # nanoseconds: more than a file system's clock is coarse
+
+
+def _entries(directory: Path, ignore: frozenset[str]) -> frozenset[_Left]:
+    try:
+        changed = os.stat(directory).st_mtime_ns
+        found = _listed.get((directory, ignore))
+        if found is not None and found[0] == changed:
+            return found[1]
+        entries = frozenset[_Left](
+            _LeftEntry(directory / name) for name in os.listdir(directory) if name not in ignore
+        )
+    except FileNotFoundError:
+        return frozenset()
+    if time.time_ns() - changed > _JUST_BEFORE:
+        if len(_listed) >= _MAX_LISTED:
+            _listed.clear()
+        _listed[directory, ignore] = changed, entries
+    return entries
 
 
 def _describe_socket(number: int) -> str:
