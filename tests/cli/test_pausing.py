@@ -176,6 +176,7 @@ def test_an_answer_that_says_nothing_two_things_or_no_json_is_wrong_usage(
 def test_an_app_that_is_not_resumable_cannot_be_answered_to(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    paused(capsys)
     assert main(["answer", "shop_app.py:plain", "call-1", "--approve"]) == 1
     assert "not resumable" in capsys.readouterr().out
 
@@ -202,3 +203,14 @@ def test_a_run_that_was_cancelled_is_gone_on_with_by_its_id(
     assert main(["resume", "shop_app.py:goes_on", invocation, "--session", "s"]) == 0
     assert "paused" in capsys.readouterr().out
     assert len(pending(capsys)) == 2
+
+
+@pytest.mark.parametrize(
+    "command", [["answer", "shop_app.py:pays", "call-1", "--approve"], ["resume", "shop_app.py:pays", "e-1"]]
+)
+def test_a_log_that_is_not_there_is_said_and_not_made(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    assert main([*command, "--log", "shpo.lmdb"]) == 1
+    assert "there is no log at shpo.lmdb" in "".join(capsys.readouterr())
+    assert not (folder / "shpo.lmdb").exists()

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 from intermission.cli.terminal import Screen
 from intermission.errors import SessionNotFoundError
@@ -10,7 +11,15 @@ from intermission.sessions.reading import stored_events
 from intermission.sessions.records import SESSIONS
 from intermission_storage import LmdbEventLog, export, verify
 
-__all__ = ["export_log", "list_sessions", "show_events", "verify_log"]
+__all__ = ["export_log", "is_there", "list_sessions", "show_events", "verify_log"]
+
+
+def is_there(path: str, screen: Screen) -> bool:
+    """Return whether there is a log at a path, after a line that says so if there is none."""
+    if Path(path).exists():
+        return True
+    screen.line("error", f"there is no log at {path}", "red")
+    return False
 
 
 def verify_log(path: str, screen: Screen) -> int:

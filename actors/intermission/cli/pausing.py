@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from intermission.cli.logs import is_there
 from intermission.cli.run import load_app, watch
 from intermission.cli.terminal import Screen
 from intermission.config import RunConfig
@@ -60,7 +61,10 @@ def answer(
         InvalidAnswerError: The call waits for a result, which is not to be approved or rejected.
     """
     app = load_app(target)
-    with Runner(app, log=log or f"{app.name}.lmdb", config=RunConfig(streaming=streaming)) as runner:
+    path = log or f"{app.name}.lmdb"
+    if not is_there(path, screen):
+        return 1
+    with Runner(app, log=path, config=RunConfig(streaming=streaming)) as runner:
         waiting = runner.pending(user_id=user, session_id=session) if decides else []
         if any(call.id == call_id and call.kind is PendingKind.LONG_RUNNING for call in waiting):
             raise InvalidAnswerError(
@@ -83,5 +87,8 @@ def resume(
 ) -> int:
     """Go on with a run by its id, show what comes, and return the exit code; the arguments are `answer`'s."""
     app = load_app(target)
-    with Runner(app, log=log or f"{app.name}.lmdb", config=RunConfig(streaming=streaming)) as runner:
+    path = log or f"{app.name}.lmdb"
+    if not is_there(path, screen):
+        return 1
+    with Runner(app, log=path, config=RunConfig(streaming=streaming)) as runner:
         return watch(runner.resume(user_id=user, session_id=session, invocation_id=invocation_id), screen)

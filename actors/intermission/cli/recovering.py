@@ -1,8 +1,8 @@
 """`intermission recover`: go on with what dead processes have left, or list it."""
 
 import argparse
-from pathlib import Path
 
+from intermission.cli.logs import is_there
 from intermission.cli.run import load_app
 from intermission.cli.terminal import Screen
 from intermission.runner import Runner
@@ -19,8 +19,7 @@ def recover(options: argparse.Namespace, screen: Screen) -> int:
     """
     app = load_app(options.app)
     path = options.log or f"{app.name}.lmdb"
-    if not Path(path).exists():
-        screen.line("error", f"there is no log at {path}", "red")
+    if not is_there(path, screen):
         return 1
     with Runner(app, log=path) as runner:
         if options.list:

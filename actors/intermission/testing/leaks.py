@@ -118,9 +118,7 @@ def _wait_for_the_rest(
     return left
 
 
-def _left(
-    before: set[_Left], entries: Mapping[Path, frozenset[_Left]], ignore: frozenset[str]
-) -> set[_Left]:
+def _left(before: set[_Left], entries: Mapping[Path, frozenset[_Left]], ignore: frozenset[str]) -> set[_Left]:
     left = _look() - before
     for directory, known in entries.items():
         now = _entries(directory, ignore)
