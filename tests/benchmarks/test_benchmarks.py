@@ -31,7 +31,7 @@ def test_a_part_that_does_not_exist_is_refused_with_the_names_of_those_that_do()
     assert "there is no part speed: there are appends, busy," in finished.output
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_benchmark_of_the_runtime_shows_a_table_of_what_it_measured() -> None:
     finished = run(sys.executable, RUNTIME, "--quick", "whole")
     finished.check()
@@ -79,7 +79,7 @@ def test_the_benchmark_of_waits_shows_each_of_them_and_what_they_cost() -> None:
     assert table[-1][0] == "check() of a scope"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_benchmark_of_cancels_shows_a_row_for_each_phase_and_what_a_storm_leaves() -> None:
     finished = run(sys.executable, CANCEL, "--quick")
     finished.check()

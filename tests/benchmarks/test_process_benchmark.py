@@ -5,7 +5,7 @@ import pytest
 from tree import run
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_benchmark_of_processes_shows_what_a_call_costs() -> None:
     finished = run(sys.executable, "tests/benchmarks/processes.py", "1")
     finished.check()
