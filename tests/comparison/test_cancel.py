@@ -17,7 +17,7 @@ def table(output: str) -> list[list[str]]:
     return [row for row in rows if row][2:]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_cancel_gives_control_back_closes_the_request_says_what_runs_and_leaves_the_session_usable() -> (
     None
 ):
