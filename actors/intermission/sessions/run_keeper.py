@@ -28,11 +28,6 @@ __all__ = ["RunKeeper"]
 logger = logging.getLogger(__name__)
 
 _NO_TOKENS = Usage()
-_MAX_ATTEMPTS = 100  # beginnings that others got in before
-_LOOK = 0.02  # seconds between two tries to have an answer stored while another process has the session
-_PATIENCE = 5.0  # seconds of these tries
-
-_CLOSED = "the runner was closed before this run began; nothing of it was stored"
 
 
 class RunKeeper(RunOpener):

@@ -1,6 +1,5 @@
 """`RunOpener`: the part of a session's actor that begins a run, or goes on with one."""
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,7 +19,6 @@ from intermission.errors import (
     SessionClosedError,
     SessionNotFoundError,
 )
-from intermission.events import Usage
 from intermission.kernel.actor import Actor, ActorCrashError
 from intermission.kernel.workers import Budget
 from intermission.keys import SessionKey
@@ -48,9 +46,6 @@ from intermission_storage import (
 
 __all__ = ["RunOpener", "exception_of"]
 
-logger = logging.getLogger(__name__)
-
-_NO_TOKENS = Usage()
 _MAX_ATTEMPTS = 100  # beginnings that others got in before
 _LOOK = 0.02  # seconds between two tries to have an answer stored while another process has the session
 _PATIENCE = 5.0  # seconds of these tries
