@@ -109,7 +109,7 @@ class FromAStrangeClass(metaclass=Strange):
         messages._ActorStop(),  # pyright: ignore[reportPrivateUsage] - the message of Pykka's stop
         messages.ProxyGetAttr(attr_path=("lane",)),
     ],
-    ids=repr,
+    ids=lambda message: type(message).__name__,
 )
 def test_whatever_has_no_lane_of_ours_is_the_users(message: object) -> None:
     mailbox, _ = a_mailbox()

@@ -147,7 +147,11 @@ class Raw:
 
 
 @pytest.mark.scenario("E12")
-@pytest.mark.parametrize("result", [object(), 7, None, {"a": math.nan}, {"a": "\ud800"}, {1: 2}], ids=str)
+@pytest.mark.parametrize(
+    "result",
+    [object(), 7, None, {"a": math.nan}, {"a": "\ud800"}, {1: 2}],
+    ids=lambda result: type(result).__name__,
+)
 def test_a_tool_of_ones_own_that_returns_no_dict_of_plain_values_is_answered_for(result: Any) -> None:
     model = ScriptedModel(calls(("raw", {})), "done")
     app = app_of(LlmAgent("agent", model, tools=[Raw(result)]))

@@ -99,7 +99,7 @@ def circle() -> Any:
         ({object(): 1}, "which has no JSON form"),
         (b"\xff", "no JSON form"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_what_has_no_json_form_is_refused_by_what_it_is(result: Any, problem: str) -> None:
     with pytest.raises(ToolResultError, match=problem):
