@@ -176,3 +176,19 @@ def test_a_cancel_closes_a_pause_and_going_on_with_the_run_by_its_id_opens_it_ag
             runner.resume(**KEY, answers=[call.approve()]).start()
         assert runner.resume(**KEY, invocation_id=result.invocation_id).result().status == "paused"
         assert runner.resume(**KEY, answers=[call.approve()]).answer() == "done"
+
+
+def test_an_answer_sent_again_to_a_cancelled_run_is_an_empty_run_that_waits_for_nothing() -> None:
+    shop = Shop(calls(("measure", {}), ("pay", {"amount": 3})))
+    with shop.runner() as runner:
+        invocation, (first, _) = in_state(runner, "paused")
+        again = [first.reply({"cm": 1})]
+        assert runner.resume(**KEY, answers=again).result().status == "paused"
+        runner.cancel(**KEY, invocation_id=invocation)
+        before = records(shop.log)
+        result = runner.resume(**KEY, answers=again).result()
+        assert (result.status, result.pending) == ("completed", ())
+        with pytest.raises(AmbiguousResumeError, match="state_delta"):
+            runner.resume(**KEY, answers=again, state_delta={"size": 1}).start()
+        assert records(shop.log) == before
+        assert runner.resume(**KEY, invocation_id=invocation).result().status == "paused"
