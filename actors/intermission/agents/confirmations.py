@@ -1,7 +1,7 @@
 """Questions whether a call may be made, and their answers, as events hold them. Pure: no I/O, no clock."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from intermission.content import Content, FunctionCall, Part, plain_copy
@@ -41,10 +41,12 @@ class Asked:
         kind: What was asked.
         said: The answer to it; `None` if there is none yet. To the question whether a call is to be made once
             more it may be the call's response itself.
+        leave: What was said to an earlier question, whether the call may be made at all.
     """
 
     kind: PendingKind
     said: Confirmation | Mapping[str, Any] | None = None
+    leave: Confirmation | None = None
 
 
 def asked_about(events: Sequence[Event], agent: str, calls: Iterable[FunctionCall]) -> dict[str, Asked]:
@@ -62,13 +64,21 @@ def asked_about(events: Sequence[Event], agent: str, calls: Iterable[FunctionCal
             original = asked_call(call)
             if original is not None and original == mine.get(original.id):
                 asked[call.id] = original.id
-                found[original.id] = Asked(kind_of(call))
+                found[original.id] = Asked(kind_of(call), leave=_leave(found.get(original.id)))
         for response in event.function_responses if event.author == "user" else ():
             about = found.get(asked.get(response.id, ""))
             if about is not None and about.said is None:
                 said = _said(about.kind, response.response)
-                found[asked[response.id]] = Asked(about.kind, said)
+                found[asked[response.id]] = replace(about, said=said)
     return found
+
+
+def _leave(before: Asked | None) -> Confirmation | None:
+    if before is None:
+        return None
+    if before.kind is PendingKind.CONFIRMATION and isinstance(before.said, Confirmation):
+        return before.said
+    return before.leave
 
 
 def kind_of(question: FunctionCall) -> PendingKind:

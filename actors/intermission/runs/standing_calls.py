@@ -52,34 +52,40 @@ def standing_of(
     responded = {response.id for event in context.events for response in event.function_responses}
     asked = asked_about(context.events, agent, calls)
     for index, call in enumerate(calls):
-        about = asked.get(call.id)
+        about, outcome = asked.get(call.id), (context.outcomes or {}).get(call.id)
         confirmed = about is not None and isinstance(about.said, Confirmation)
         # Where runs do not pause, a call that asked was answered, too: that it waits.
         if call.id in responded and (context.pauses or not confirmed):
             standing.answered.add(index)
         elif about is not None and (about.said is not None or about.kind is PendingKind.CONFIRMATION):
-            _asked(standing, index, call, about)
+            _asked(standing, index, call, about, outcome, tools.get(call.name))
         elif about is not None:
             standing.waiting.add(index)
         else:
-            _journal(standing, index, call, (context.outcomes or {}).get(call.id), tools.get(call.name))
+            _journal(standing, index, call, outcome, tools.get(call.name))
     return standing
 
 
-def _asked(standing: Standing, index: int, call: FunctionCall, about: Asked) -> None:
+def _asked(
+    standing: Standing, index: int, call: FunctionCall, about: Asked, outcome: Any, tool: Tool | None
+) -> None:
+    """Say how a call stands about which somebody was asked."""
     said = about.said
     if said is None:
         standing.waiting.add(index)
     elif not isinstance(said, Confirmation):
         standing.made[index] = FunctionResponse(call.id, call.name, said)
     elif said.confirmed or about.kind is PendingKind.CONFIRMATION:
-        standing.confirmed[index] = said
+        standing.confirmed[index] = about.leave or said
+        # It may have been made since. Of one that is to be made once more, that it was begun says nothing.
+        if about.kind is PendingKind.CONFIRMATION or outcome != "unknown":
+            _journal(standing, index, call, outcome, tool)
     else:
         standing.made[index] = _unknown(call)
 
 
 def _journal(standing: Standing, index: int, call: FunctionCall, outcome: Any, tool: Tool | None) -> None:
-    """Say how a call stands about which nobody was asked."""
+    """Say how a call stands, as the records of its beginning and its end tell."""
     if outcome == "pending":
         standing.waiting.add(index)
     elif outcome == "unknown":
