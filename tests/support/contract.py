@@ -95,7 +95,7 @@ class Started(Flight):
 
     run: Run
 
-    def __init__(self, stage: Stage, request: Request, point: str | None = None) -> None:
+    def __init__(self, stage: Stage, request: Request, point: int = 0) -> None:
         super().__init__(stage, point)
         self.request = request
         self.verdict: Verdict | None = None

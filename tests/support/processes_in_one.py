@@ -65,7 +65,7 @@ class Process:
     def kill(self, flights: Sequence[Started]) -> None:
         """Kill it. What its threads do from then on reaches nobody."""
         if not self._dying:
-            self._log.stop_at(lambda *_: True)
+            self._log.stop_at(1)
             with suppress(LogClosedError):
                 self._log.append("no session", [Record(Kind.EVENT, {})])
         self._log.wait_until_stopped(PATIENCE)

@@ -51,6 +51,7 @@ class Scene:
         self._config = config
         self.world = World()
         self.process = self._open()
+        self._hanging: tuple[Process, list[Started]] = self.process, []  # the last one that others took over
         self.lines = [Line(user_id, session_id, self._log) for user_id, session_id in SESSIONS]
         for line in self.lines:
             self.process.runner.sessions.create(**line.key)
@@ -70,7 +71,7 @@ class Scene:
 
     # Starting runs.
 
-    def start(self, line: Line, request: Request, point: str | None, make: Callable[[], Run]) -> None:
+    def start(self, line: Line, request: Request, point: int, make: Callable[[], Run]) -> None:
         """Start the run that `make` makes for a request, to be held at a point."""
         flight = Started(self.process.stage, request, point)
         before = FLIGHT.set(flight)
@@ -83,18 +84,18 @@ class Scene:
         flight.run.subscribe(self.world.show)
         line.flights.append(flight)
 
-    def say(self, line: Line, kind: str, point: str | None = None) -> None:
+    def say(self, line: Line, kind: str, point: int = 0) -> None:
         """Send a message."""
         self.start(line, Say(kind), point, lambda: self.process.runner.run(**line.key, message=kind))
 
-    def resume(self, line: Line, invocation: str, point: str | None = None) -> None:
+    def resume(self, line: Line, invocation: str, point: int = 0) -> None:
         """Go on with a run by its id."""
         runner = self.process.runner
         make = lambda: runner.resume(**line.key, invocation_id=invocation)  # noqa: E731  # it is short
         self.start(line, ById(invocation), point, make)
 
     def answer(
-        self, line: Line, invocation: str, ids: Sequence[str], point: str | None = None, *, yes: bool = True
+        self, line: Line, invocation: str, ids: Sequence[str], point: int = 0, *, yes: bool = True
     ) -> None:
         """Answer calls of a run."""
         entry = line.ledger.runs.get(invocation)
@@ -110,7 +111,7 @@ class Scene:
     def recover(
         self,
         lines: Sequence[Line],
-        point: str | None = None,
+        point: int = 0,
         attempts: int = _MANY,
         *,
         take_over: bool = False,
@@ -298,12 +299,12 @@ class Scene:
         self.settle()
         self.process = self._open()
 
-    def take_over(self, point: str | None) -> None:
+    def take_over(self, point: int) -> None:
         """Have another process take all runs from this one, which seems to hang, and then goes on."""
         for line in self.lines:
             for flight in tuple(line.flights)[1:]:
                 self.cancel(line, flight)
-        hanging, flights = self.process, self.flights
+        hanging, flights = self._hanging = self.process, self.flights
         for line in self.lines:
             line.flights.clear()
             line.catch_up()
@@ -331,6 +332,7 @@ class Scene:
             if not running:
                 waiting = sorted(id for ids in line.waiting.values() for id in ids)
                 assert sorted(call.id for call in runner.pending(**line.key)) == waiting
+        self.left()
         assert self.world.problems == []
         stored = {id for line in self.lines for id in line.ledger.events}
         assert stored.issuperset(shown), "an event was shown and is lost"
@@ -359,8 +361,9 @@ class Scene:
 
     def leave(self) -> None:
         """Have nothing of it go on."""
-        if not self.process.over:
-            self.process.kill(self.flights)
+        for process, flights in (self._hanging, (self.process, self.flights)):
+            if not process.over:
+                process.kill(flights)
         self._log.close()
         if self._folder is not None:
             self._folder.cleanup()

@@ -34,7 +34,7 @@ from intermission import (
 from intermission.models import ModelRequest, ModelResponse
 from intermission.testing import Gate, contents_problems
 
-__all__ = ["AGENTS", "ASKS", "FLIGHT", "KINDS", "PATIENCE", "POINTS", "Flight", "Stage", "World"]
+__all__ = ["AGENTS", "ASKS", "FLIGHT", "KINDS", "PATIENCE", "Flight", "Stage", "World"]
 
 PATIENCE = 30.0
 
@@ -55,14 +55,6 @@ KINDS = {
     "ask": AGENTS["sender"],
 }
 """The kinds of messages, and the tools that are called in a run that completes."""
-
-POINTS = (
-    *("planner is asked", "before reserve", "after reserve", "before charge", "after charge"),
-    *("planner is told", "hotels is asked", "before hotel", "after hotel", "hotels is told"),
-    *("trains is asked", "before train", "after train", "sender is asked"),
-    *("before survey", "before send", "after send", "before bill", "after bill", "sender is told"),
-)
-"""Where a run can be held."""
 
 
 class Died(Exception):
@@ -97,11 +89,11 @@ class Flight:
     """A run of a stage, which is held where the test wants it.
 
     Attributes:
-        point: Where it is to be held next, `None` for nowhere.
+        point: At which point from now on it is to be held, counted from 1; 0 for nowhere.
         held: Where it is held.
     """
 
-    def __init__(self, stage: "Stage", point: str | None = None) -> None:
+    def __init__(self, stage: "Stage", point: int = 0) -> None:
         self.stage = stage
         self.point = point
         self.held: str | None = None
@@ -110,14 +102,15 @@ class Flight:
     def reach(self, name: str) -> None:
         """Come to a point, and stay there if the flight is to be held at it."""
         with self.stage.changed:
-            if self.point != name or self.stage.open:
+            self.point -= 1
+            if self.point or self.stage.open:
                 return
-            self.point, self.held, gate = None, name, self._gate
+            self.held, gate = name, self._gate
             self.stage.changed.notify_all()
         gate.wait(4 * PATIENCE)
 
-    def release(self, point: str | None = None) -> None:
-        """Let it go on, to a point or to its end."""
+    def release(self, point: int = 0) -> None:
+        """Let it go on, to a point from there or to its end."""
         with self.stage.changed:
             self.held, self.point = None, point
             gate, self._gate = self._gate, Gate()
