@@ -107,6 +107,23 @@ def test_whether_a_call_with_leave_is_made_again_is_for_its_tool_to_say(on_resum
     ]
 
 
+def test_a_call_that_was_begun_again_on_demand_is_asked_about_again_when_its_process_dies_again() -> None:
+    bank = Bank("ask")
+    bank.pause()
+    for paid in ([1], [1, 2, 1]):
+        bank.approve_and_die(ends_a_call, stored=False)
+        assert [number for number, _ in bank.paid] == paid
+        with Runner(bank.app(), log=bank.log) as runner:
+            (result,) = recovered(runner)
+            assert [(call.kind, call.arguments) for call in result.pending] == [
+                (PendingKind.RESUME, {"number": 1})
+            ]
+    with Runner(bank.app(), log=bank.log) as runner:
+        answers = [call.approve() for call in runner.pending(**KEY)]
+        assert runner.resume(**KEY, answers=answers).result(PATIENCE).status is RunStatus.COMPLETED
+    assert bank.paid == [(number, f"from {number}") for number in (1, 2, 1, 1)]
+
+
 def test_a_call_with_leave_that_others_have_to_end_is_begun_once() -> None:
     bank = Bank(in_days=True)
     bank.pause()

@@ -4,13 +4,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from intermission.content import Content, FunctionCall, Part, plain_copy
+from intermission.content import Content, FunctionCall, FunctionResponse, Part, plain_copy
 from intermission.errors import InvalidAnswerError
 from intermission.events import Event
 from intermission.ids import new_hex
 from intermission.pending import CONFIRMATION, Confirmation, PendingKind, confirmation_in
 
-__all__ = ["Asked", "asked_about", "asked_call", "kind_of", "newly_confirmed", "question"]
+__all__ = [
+    "Asked",
+    "asked_about",
+    "asked_call",
+    "kind_of",
+    "newly_confirmed",
+    "question",
+    "to_be_made_again",
+]
 
 
 def question(calls: Iterable[tuple[FunctionCall, Mapping[str, Any], PendingKind]]) -> Content:
@@ -91,6 +99,17 @@ def _said(kind: PendingKind, response: Mapping[str, Any]) -> Confirmation | Mapp
         return confirmation_in(response)
     except InvalidAnswerError:
         return response if kind is PendingKind.RESUME else None
+
+
+def to_be_made_again(events: Iterable[Event], answer: FunctionResponse) -> str | None:
+    """Return the id of the call that an answer says to make once more; `None` if it does not say that."""
+    for event in events:
+        for call in event.function_calls if event.long_running_tool_ids else ():
+            if call.id == answer.id and kind_of(call) is PendingKind.RESUME:
+                said, original = _said(PendingKind.RESUME, answer.response), asked_call(call)
+                confirmed = isinstance(said, Confirmation) and said.confirmed
+                return original.id if confirmed and original is not None else None
+    return None
 
 
 def newly_confirmed(events: Sequence[Event], agent: str) -> tuple[FunctionCall, ...]:

@@ -16,10 +16,13 @@ from intermission.content import Content, FunctionCall, FunctionResponse, Part, 
 from intermission.events import Event, is_within
 from intermission.pending import CONFIRMATION
 
-__all__ = ["CallOutcome", "asking", "conversation", "narrate", "outcome_response"]
+__all__ = ["AGAIN", "CallOutcome", "asking", "conversation", "narrate", "outcome_response"]
 
 CallOutcome: TypeAlias = str | Mapping[str, Any]
 """What the log knows of a call that no event answers: its response, or what became of it in a word."""
+
+AGAIN = "again"
+"""Of a call whose outcome is unknown: somebody has said since to make it once more, and it has not begun."""
 
 _CONTEXT = Part(text="For context, what another agent did:")  # a line for each thing follows
 
@@ -41,6 +44,8 @@ def outcome_response(outcome: CallOutcome) -> Mapping[str, Any]:
     """Return what a model is told of a call that no event answers."""
     if not isinstance(outcome, str):
         return outcome
+    if outcome == AGAIN:
+        outcome = "unknown"
     if outcome == "asked":
         return {"status": "pending", "outcome": "not_started", "message": _ASKED}
     status = "not_run" if outcome == "not_started" else outcome

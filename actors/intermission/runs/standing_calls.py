@@ -6,7 +6,7 @@ from typing import Any
 
 from intermission.agents.base import AgentContext
 from intermission.agents.confirmations import Asked, asked_about
-from intermission.agents.contents import outcome_response
+from intermission.agents.contents import AGAIN, outcome_response
 from intermission.content import FunctionCall, FunctionResponse
 from intermission.pending import Confirmation, PendingKind
 from intermission.tools.base import LookUp, OnResume, Tool, on_resume
@@ -77,9 +77,7 @@ def _asked(
         standing.made[index] = FunctionResponse(call.id, call.name, said)
     elif said.confirmed or about.kind is PendingKind.CONFIRMATION:
         standing.confirmed[index] = about.leave or said
-        # It may have been made since. Of one that is to be made once more, that it was begun says nothing.
-        if about.kind is PendingKind.CONFIRMATION or outcome != "unknown":
-            _journal(standing, index, call, outcome, tool)
+        _journal(standing, index, call, outcome, tool)  # it may have been made since
     else:
         standing.made[index] = _unknown(call)
 
@@ -96,7 +94,7 @@ def _journal(standing: Standing, index: int, call: FunctionCall, outcome: Any, t
             standing.ask.add(index)
         elif policy == OnResume.FAIL:
             standing.made[index] = _unknown(call)
-    elif outcome is not None and outcome not in ("not_started", "asked"):  # may be a dict
+    elif outcome is not None and outcome not in ("not_started", "asked", AGAIN):  # may be a dict
         standing.made[index] = FunctionResponse(call.id, call.name, outcome_response(outcome))
 
 

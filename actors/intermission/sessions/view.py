@@ -1,9 +1,11 @@
 """`SessionView`: a session as its records make it. Pure: records in, events and state out."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
-from intermission.agents.contents import CallOutcome
+from intermission.agents.confirmations import to_be_made_again
+from intermission.agents.contents import AGAIN, CallOutcome
 from intermission.events import Event
 from intermission.state import Operation, apply_change, own_change
 from intermission_storage import EventLog, Kind, Record
@@ -94,6 +96,10 @@ class SessionView:
                     for response in event.function_responses:
                         if event.author == "user" or self.outcomes.get(response.id) != "pending":
                             self.outcomes.pop(response.id, None)
+                        if event.author == "user":
+                            again = to_be_made_again(chain(self.events, events), response)
+                            if again is not None and self.outcomes.get(again) == "unknown":
+                                self.outcomes[again] = AGAIN
                 actions = event.actions
                 if actions.state_delta or actions.state_operations:
                     apply_change(self.state, *own_change(actions.state_delta, actions.state_operations))
