@@ -1,25 +1,20 @@
 """`ChatAnswer`: puts an answer of an OpenAI chat-completions endpoint together, streamed or whole."""
 
 import json
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 from intermission.content import Content, Part
 from intermission.events import Usage
 from intermission.models.base import ModelResponse
 from intermission.models.chat_calls import ChatCalls
 from intermission.models.failures import Failures
+from intermission.models.http_model import News
 from intermission.models.whole_text import TextPieces
 
-__all__ = ["ChatAnswer", "News"]
+__all__ = ["ChatAnswer"]
 
+_END_MARKER = "[DONE]"
 _MOST_TOKENS = 2**53  # beyond it not every reader of JSON keeps each digit, and no count is real
-
-
-class News(NamedTuple):
-    """What a chunk brings: parts to show, and whether it says anything at all."""
-
-    parts: tuple[Part, ...] = ()
-    says_something: bool = False
 
 
 class _Said:
@@ -66,11 +61,22 @@ class ChatAnswer:
         self._finish_reason: str | None = None
         self._refused = False
         self._source = ""
+        self._marked = False
 
     @property
     def has_begun(self) -> bool:
         """Whether there was a choice."""
         return self._begun
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the end marker has come."""
+        return self._marked
+
+    @property
+    def is_over(self) -> bool:
+        """The same: nothing belongs to an answer behind its end marker."""
+        return self._marked
 
     def add(self, source: str) -> News:
         """Take in a chunk; return what is new in it. The first half of a character waits for the next chunk.
@@ -78,6 +84,9 @@ class ChatAnswer:
         Raises:
             ModelError: It is not a chunk of an answer, or it reports an error.
         """
+        if self._field == "delta" and source.strip() == _END_MARKER:
+            self._marked = True
+            return News()
         self._source = source
         try:
             chunk = self._object(json.loads(source), source)
