@@ -2,6 +2,7 @@
 
 base.py              what an agent asks of a model: `Model`, `ModelRequest`, `ModelResponse`
 chat_completions.py  `ChatCompletions`, on chat_request.py (there), chat_answer.py and chat_calls.py (back)
+request_fields.py    what the requests to all providers have in common; answer_fields.py: what the answers do
 http.py              posts JSON over `requests`
 connections.py       the connections of `requests`, each in reach of the call that it serves
 abort.py             ends a call from another thread: a cancel, or a time limit
