@@ -3,6 +3,7 @@
 base.py              what an agent asks of a model: `Model`, `ModelRequest`, `ModelResponse`
 chat_completions.py  `ChatCompletions`, on chat_request.py (there), chat_answer.py and chat_calls.py (back)
 request_fields.py    what the requests to all providers have in common; answer_fields.py: what the answers do
+gemini.py            `Gemini`, on gemini_request.py (there) and gemini_answer.py (back)
 http.py              posts JSON over `requests`
 connections.py       the connections of `requests`, each in reach of the call that it serves
 abort.py             ends a call from another thread: a cancel, or a time limit
@@ -16,5 +17,6 @@ failures.py          a provider's failures as `ModelError`
 
 from intermission.models.base import Model, ModelRequest, ModelResponse, ToolDeclaration
 from intermission.models.chat_completions import ChatCompletions
+from intermission.models.gemini import Gemini, Vertex
 
-__all__ = ["ChatCompletions", "Model", "ModelRequest", "ModelResponse", "ToolDeclaration"]
+__all__ = ["ChatCompletions", "Gemini", "Model", "ModelRequest", "ModelResponse", "ToolDeclaration", "Vertex"]

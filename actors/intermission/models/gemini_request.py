@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
@@ -59,7 +59,8 @@ def gemini_request(model: str, request: ModelRequest, options: Mapping[str, Any]
         schema = sendable(request.output_schema)
         config |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
     is_strict = _is_strict(model)
-    contents = [_content(*turn, with_ids=is_strict) for turn in turns(_sent(request.contents))]
+    said = (_message(content, with_ids=is_strict) for content in request.contents)
+    contents = [_content(role, pieces) for role, pieces in turns(said)]
     if is_strict:
         _sign(contents)
     body: dict[str, Any] = {"contents": contents}
@@ -96,11 +97,9 @@ def _is_strict(model: str) -> bool:
     return int(generation[1]) >= 3
 
 
-def _sent(contents: Iterable[Content]) -> Iterator[Content]:
-    """Yield what there is to send of each message, if there is anything."""
-    for content in contents:
-        if parts := tuple(part for part in content.parts if _is_sent(part)):
-            yield Content(content.role, parts)
+def _message(content: Content, *, with_ids: bool) -> tuple[str, list[dict[str, Any]]]:
+    pieces = [_piece(part, with_ids=with_ids) for part in content.parts if _is_sent(part)]
+    return "model" if content.role == "model" else "user", pieces
 
 
 def _is_sent(part: Part) -> bool:
@@ -118,12 +117,9 @@ def _signature(part: Part) -> str | None:
     return base64.b64encode(signature).decode()
 
 
-def _content(is_models: bool, parts: Sequence[Part], *, with_ids: bool) -> dict[str, Any]:
-    if not is_models:
-        # The responses come first: they answer the calls of the message before.
-        parts = sorted(parts, key=lambda part: part.function_response is None)
-    role = "model" if is_models else "user"
-    return {"role": role, "parts": [_piece(part, with_ids=with_ids) for part in parts]}
+def _content(role: str, pieces: list[dict[str, Any]]) -> dict[str, Any]:
+    # Responses come first: they answer the calls of the message before.
+    return {"role": role, "parts": sorted(pieces, key=lambda piece: "functionResponse" not in piece)}
 
 
 def _piece(part: Part, *, with_ids: bool) -> dict[str, Any]:
