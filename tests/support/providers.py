@@ -20,6 +20,7 @@ class Provider(NamedTuple):
         at_llmock: Where `llmock` does.
         said: A piece of a stream that says "half".
         whole: An answer in one piece that says it.
+        preamble: How many pieces `llmock` streams before the first that says something.
     """
 
     model: Callable[..., HttpModel]
@@ -27,6 +28,7 @@ class Provider(NamedTuple):
     at_llmock: Callable[[LlmockServer], str]
     said: bytes
     whole: bytes
+    preamble: int
 
     def make(self, server: ModelServer, **settings: Any) -> HttpModel:
         """Return a model at a server."""
@@ -42,6 +44,7 @@ PROVIDERS = {
         lambda server: server.base_url,
         said=b'data: {"choices": [{"index": 0, "delta": {"content": "half"}}]}\n\n',
         whole=b'{"choices": [{"message": {"content": "half"}}]}',
+        preamble=1,
     ),
     "gemini": Provider(
         Gemini,
@@ -49,5 +52,6 @@ PROVIDERS = {
         lambda server: f"{server.address}/gemini",
         said=b"data: %b\r\n\r\n" % _GEMINI_HALF,
         whole=_GEMINI_HALF,
+        preamble=0,
     ),
 }
