@@ -30,3 +30,16 @@ def scope(clock: ManualClock) -> Iterator[CancelScope]:
     """Cover the test by a scope, so that time limits follow the manual clock and none passes by itself."""
     with hosted(clock) as host, CancelScope.child_of(None, host=host) as scope:
         yield scope
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> list[float]:
+    """Move the clock in place of each sleep, and say for how long."""
+    seconds: list[float] = []
+
+    def sleep(scope: CancelScope, length: float) -> None:
+        seconds.append(length)
+        clock.advance(length)
+
+    monkeypatch.setattr(CancelScope, "sleep", sleep)
+    return seconds

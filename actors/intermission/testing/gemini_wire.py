@@ -15,7 +15,7 @@ __all__ = ["GeminiWire"]
 
 # Of the Gemini API, and of Vertex AI.
 _PATH = re.compile(
-    r"/(v1beta/models/[^/]+|v1/projects/[^/]+/locations/[^/]+/publishers/google/models/[^/]+)"
+    r"/(v1beta/(?:models|tunedModels)/[^/]+|v1/projects/[^/]+/locations/[^/]+/publishers/google/models/[^/]+)"
     r":(generateContent|streamGenerateContent)"
 )
 
