@@ -2,6 +2,8 @@
 
 base.py              what an agent asks of a model: `Model`, `ModelRequest`, `ModelResponse`
 chat_completions.py  `ChatCompletions`, on chat_request.py (there), chat_answer.py and chat_calls.py (back)
+anthropic.py         `Anthropic`, on anthropic_request.py with anthropic_schema.py (there), and
+                     anthropic_answer.py with anthropic_blocks.py (back)
 request_fields.py    what the requests to all providers have in common; answer_fields.py: what the answers do
 http.py              posts JSON over `requests`
 connections.py       the connections of `requests`, each in reach of the call that it serves
@@ -14,7 +16,8 @@ plain_values.py      values that a log can store, and values that JSON can carry
 failures.py          a provider's failures as `ModelError`
 """
 
+from intermission.models.anthropic import Anthropic
 from intermission.models.base import Model, ModelRequest, ModelResponse, ToolDeclaration
 from intermission.models.chat_completions import ChatCompletions
 
-__all__ = ["ChatCompletions", "Model", "ModelRequest", "ModelResponse", "ToolDeclaration"]
+__all__ = ["Anthropic", "ChatCompletions", "Model", "ModelRequest", "ModelResponse", "ToolDeclaration"]
