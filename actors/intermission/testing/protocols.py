@@ -1,11 +1,12 @@
 """The protocols that a `ModelServer` speaks. The path of a request says which."""
 
 from intermission.testing.chat_wire import ChatWire
+from intermission.testing.ollama_wire import OllamaWire
 from intermission.testing.protocol import Wire
 
 __all__ = ["wire_of"]
 
-_WIRES: tuple[Wire, ...] = (ChatWire(),)
+_WIRES: tuple[Wire, ...] = (ChatWire(), OllamaWire())
 
 
 def wire_of(path: str) -> Wire | None:
