@@ -12,8 +12,8 @@ from scopes import hosted
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     providers = ("OPENAI", "ANTHROPIC", "GEMINI", "OLLAMA")
-    keys = (*(f"{name}_{what}" for name in providers for what in ("API_KEY", "BASE_URL")), "OLLAMA_HOST")
-    for name in (*keys, "NETRC", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+    keys = (f"{name}_{what}" for name in providers for what in ("API_KEY", "BASE_URL"))
+    for name in (*keys, "GOOGLE_API_KEY", "OLLAMA_HOST", "NETRC", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)

@@ -14,18 +14,20 @@ from intermission import Content, Part
 from intermission.content import plain_copy
 from intermission.models import ModelRequest
 from intermission.models.chat_request import chat_request
+from intermission.models.gemini_request import gemini_request
 from intermission.testing import anthropic_history, chat_history, gemini_history
 
-__all__ = ["anthropic_body", "gemini_body", "problems_on_the_wire"]
+__all__ = ["anthropic_body", "problems_on_the_wire"]
 
 
 def problems_on_the_wire(contents: Sequence[Content]) -> dict[str, list[str]]:
     """Return what each provider would refuse of a conversation; `{}` if each takes it."""
-    messages = chat_request("any", ModelRequest(contents=tuple(contents)), {})["messages"]
+    request = ModelRequest(contents=tuple(contents))
+    messages = chat_request("any", request, {})["messages"]
     found = {
         "openai": chat_history.problems(messages),
         "anthropic": anthropic_history.problems(anthropic_body(contents)),
-        "gemini": gemini_history.problems(gemini_body(contents)),
+        "gemini": gemini_history.problems(gemini_request("gemini-3-pro", request, {})),
     }
     return {provider: problems for provider, problems in found.items() if problems}
 
@@ -33,11 +35,6 @@ def problems_on_the_wire(contents: Sequence[Content]) -> dict[str, list[str]]:
 def anthropic_body(contents: Sequence[Content]) -> dict[str, Any]:
     """Return the body of a request to Anthropic's Messages API."""
     return {"messages": _joined(contents, {"model": "assistant"}, "content", _block)}
-
-
-def gemini_body(contents: Sequence[Content]) -> dict[str, Any]:
-    """Return the body of a request to Gemini's `generateContent`."""
-    return {"contents": _joined(contents, {}, "parts", _part)}
 
 
 def _joined(
@@ -72,12 +69,3 @@ def _block(part: Part) -> dict[str, Any]:
 
 def _name(made_up: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", made_up)
-
-
-def _part(part: Part) -> dict[str, Any]:
-    call, response = part.function_call, part.function_response
-    if call is not None:
-        return {"functionCall": {"name": _name(call.name), "args": plain_copy(call.args)}}
-    if response is not None:
-        return {"functionResponse": {"name": _name(response.name), "response": plain_copy(response.response)}}
-    return {"text": part.text}
