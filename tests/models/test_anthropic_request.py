@@ -115,7 +115,7 @@ def test_a_block_that_nobody_but_the_service_reads_goes_back_as_it_came() -> Non
     assert blocks(kept) == [{"type": "redacted_thinking", "data": "Em\u00fc=", "scores": [0.5, "Infinity"]}]
 
 
-@pytest.mark.parametrize("signature", [None, b"\x12\x05of another", b"anthropic"])
+@pytest.mark.parametrize("signature", [None, b"\x12\x05of another", b"anthropic:other:"])
 def test_a_thought_that_the_service_has_not_signed_is_not_sent(signature: bytes | None) -> None:
     thought = Part(text="hm", thought=True, thought_signature=signature)
 

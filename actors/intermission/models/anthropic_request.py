@@ -19,8 +19,8 @@ RESERVED_FIELDS = frozenset({"messages", "model", "stream", "system", "tools"})
 
 # What stands before a `Part.thought_signature` of ours, so that each provider is sent only its own: before
 # the signature of a thought, and before the JSON of a whole block that goes back as it came.
-THOUGHT_MARK = b"anthropic:"
-BLOCK_MARK = b"anthropic-block:"
+THOUGHT_MARK = b"anthropic:thinking:"
+BLOCK_MARK = b"anthropic:block:"
 
 _MAX_TOKENS = 8192  # of an answer; the service demands a limit, and every model that it still has takes this
 
