@@ -13,7 +13,7 @@ __all__ = ["problems_on_the_wire"]
 
 
 def problems_on_the_wire(contents: Sequence[Content]) -> dict[str, list[str]]:
-    """Return what each provider would refuse of a conversation, as it is sent there; `{}` if each takes it."""
+    """Return what each provider would refuse of a conversation, as it is sent there; `{}` if nothing."""
     request = ModelRequest(contents=tuple(contents))
     found = {
         "openai": chat_history.problems(chat_request("any", request, {})["messages"]),
