@@ -37,7 +37,7 @@ def test_the_programs_of_a_page_run_with_the_other_framework(framework: str, tmp
     script = tmp_path / "programs.py"
     script.write_text("\n\n".join(map(textwrap.dedent, programs(PAGES[framework]))))
 
-    command = [python_of(framework, tmp_path), "-W", "ignore", script]
+    command = [str(python_of(framework, tmp_path)), "-W", "ignore", str(script)]
     ran = subprocess.run(command, cwd=tmp_path, timeout=PATIENCE, capture_output=True, text=True)
 
     assert ran.returncode == 0, ran.stderr
