@@ -11,9 +11,9 @@ from scopes import hosted
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NETRC", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
-        monkeypatch.delenv(name, raising=False)
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "GOOGLE_API_KEY", "GEMINI_API_KEY", "GEMINI_BASE_URL"):
+    providers = ("OPENAI", "ANTHROPIC", "GEMINI", "OLLAMA")
+    keys = (f"{name}_{what}" for name in providers for what in ("API_KEY", "BASE_URL"))
+    for name in (*keys, "GOOGLE_API_KEY", "OLLAMA_HOST", "NETRC", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from intermission.models import ChatCompletions, Gemini
+from intermission.models import Anthropic, ChatCompletions, Gemini
 from intermission.models.http_model import HttpModel
 from intermission.testing import ModelServer
 from llmock_server import LlmockServer
@@ -35,6 +35,7 @@ class Provider(NamedTuple):
         return self.model("any", base_url=self.at(server), **settings)
 
 
+_ANTHROPIC_HALF = b'{"type": "content_block_start", "content_block": {"type": "text", "text": "half"}}'
 _GEMINI_HALF = b'{"candidates": [{"content": {"role": "model", "parts": [{"text": "half"}]}}]}'
 
 PROVIDERS = {
@@ -45,6 +46,14 @@ PROVIDERS = {
         said=b'data: {"choices": [{"index": 0, "delta": {"content": "half"}}]}\n\n',
         whole=b'{"choices": [{"message": {"content": "half"}}]}',
         preamble=1,
+    ),
+    "anthropic": Provider(
+        Anthropic,
+        lambda server: server.root_url,
+        lambda server: f"{server.address}/anthropic",
+        said=b"data: %b\n\n" % _ANTHROPIC_HALF,
+        whole=b'{"type": "message", "content": [{"type": "text", "text": "half"}]}',
+        preamble=3,
     ),
     "gemini": Provider(
         Gemini,

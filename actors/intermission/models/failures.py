@@ -193,7 +193,9 @@ class Failures:
         details = _Details.of(fields)
         kind = details.kind or _kind_of(fields)
         what = "the service reported an error inside its answer"
-        return self.failed(kind, what, detail, retry_after=details.retry_after)
+        # Anthropic has this status for the same where it notices before it answers, and it may pass as well.
+        status = 529 if fields.get("type") == "overloaded_error" else None
+        return self.failed(kind, what, detail, status=status, retry_after=details.retry_after)
 
     def reported_in(self, answer: object) -> ModelError | None:
         """Return the error that a JSON answer is, or that it holds; `None` if there is none."""
