@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from intermission import Content, Event, FunctionCall, FunctionResponse, Part
-from intermission.agents.contents import CallOutcome, asking, conversation, outcome_response
+from intermission.agents.contents import asking, conversation
+from intermission.agents.outcomes import CallOutcome, outcome_response
 from intermission.content import Blob
 from intermission.events import is_within
 from intermission.testing import contents_problems

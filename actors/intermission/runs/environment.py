@@ -11,8 +11,9 @@ import pykka
 
 from intermission.agents.base import AgentContext, BaseAgent
 from intermission.agents.compaction import EventsCompactionConfig
-from intermission.agents.contents import CallOutcome
+from intermission.agents.contents import Conversations
 from intermission.agents.effects import Runnable
+from intermission.agents.outcomes import CallOutcome
 from intermission.agents.plugins import Plugins
 from intermission.agents.progress import AgentState, Progress
 from intermission.config import ToolExecution
@@ -94,6 +95,7 @@ class Environment:
         self.services = services
         self._overlaps = run.config.overlap_model_calls
         self.events = EventsAhead(events) if self._overlaps else events
+        self._conversations = Conversations(self.events)
         self._session = session
         self._committed = committed
         given = run.state_delta.items()
@@ -145,6 +147,7 @@ class Environment:
             root=self._root,
             resumable=self.resumable,
             pauses=self.pauses,
+            conversations=self._conversations,
         )
 
     def inner(self, agent: Runnable, outer: AgentContext) -> AgentContext | None:
