@@ -11,11 +11,11 @@ from intermission.agents.contents import Conversations, conversation
 from intermission.content import Blob
 from intermission.events import EventActions
 from intermission.pending import CONFIRMATION, PendingKind
-from intermission.runs.ahead import Ahead, EventsAhead
+from intermission.runs.ahead import Ahead, EventsAhead, Preview
 from play import answering, calling, said
 from scale import rounds
 
-ROUNDS = rounds(200, 20_000)
+ROUNDS = rounds(120, 20_000)
 LENGTH = 16
 AGENTS = ("a", "b")
 BRANCHES = (None, "p", "p.a", "p.ab")
@@ -65,7 +65,7 @@ class Session:
 
     def _ask_ahead(self, event: Event) -> None:
         """A model is asked while the event is being stored, which may come behind another one."""
-        with Ahead((*self._stored, event), {}, lambda: None).seen():
+        with Ahead(Preview(self._stored, event), {}, lambda: None).seen():
             self._ask("on its way")
         if self._chance.random() < 0.4:
             self.met["overtaken"] += 1
