@@ -309,3 +309,9 @@ def test_a_model_is_asked_something_even_if_nothing_was_said() -> None:
 
     assert only.role == "user"
     assert only.text
+
+
+def test_a_call_of_another_agent_is_told_as_open_once_though_a_later_one_has_its_id() -> None:
+    told = texts(calling("1", author="b"), calling("1", author="b"))
+
+    assert [text.count("look answered b") for text in told] == [0, 1]

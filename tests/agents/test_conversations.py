@@ -15,11 +15,11 @@ from intermission.runs.ahead import Ahead, EventsAhead, Preview
 from play import answering, calling, said
 from scale import rounds
 
-ROUNDS = rounds(120, 20_000)
-LENGTH = 16
+ROUNDS = rounds(100, 10_000)
+LENGTH = 30
 AGENTS = ("a", "b")
-BRANCHES = (None, "p", "p.a", "p.ab")
-IDS = ("1", "2", "3", "4", "")
+BRANCHES = (None, None, "p", "p.a", "p.ab")
+IDS = ("1", "2", "3", "")
 OUTCOMES: tuple[Any, ...] = (
     "unknown",
     "stopped",
@@ -74,7 +74,7 @@ class Session:
     def _ask(self, when: str) -> None:
         outcomes = self._chance.choice([None, self._outcomes])
         for agent in AGENTS:
-            branch, current_turn = self._chance.choice(BRANCHES), self._chance.random() < 0.5
+            branch, current_turn = self._chance.choice(BRANCHES), self._chance.random() < 0.3
             given: Any = {"outcomes": outcomes, "current_turn": current_turn}
             contents = self._kept.contents(self._events, agent, branch, **given)
             assert contents == conversation(tuple(self._events), agent, branch, **given)
@@ -155,7 +155,7 @@ class Session:
         if self._chance.random() < 0.2:
             self.met["foreign summary"] += 1
             return EventActions(compaction={"startTimestamp": 0.0})
-        last = len(self._stored) + self._chance.choice([0, 0, 0, 2])
+        last = len(self._stored) + self._chance.choice([0, 0, 0, 4])
         self.met["summary of what is to come"] += last > len(self._stored)
         start = self._chance.randint(1, last)
         window = [said("", seq=start), said("", seq=self._chance.randint(start, last))]
@@ -176,3 +176,20 @@ def test_a_conversation_that_is_kept_is_the_one_that_is_made_anew_whatever_happe
 
     also = ("stored", "on its way", "overtaken", "waits", "called again", "late", "foreign summary")
     assert {one for one in (*KINDS, *also, "summary of what is to come") if met[one] < ROUNDS / 10} == set()
+
+
+def test_a_call_that_is_summed_up_is_no_longer_told_when_the_question_about_it_is_answered() -> None:
+    call = FunctionCall("1", "look", {})
+    asks = said(question([(call, {}, PendingKind.CONFIRMATION)]))
+    (asked,) = asks.function_calls
+    window = [said("", seq=1), said("", seq=2)]
+    summary = said(None, "user", actions=compaction_of(window, "sum"))
+    before = [said("hi", "user"), calling("1"), asks, summary]
+    events = [event.stored_as(seq) for seq, event in enumerate(before, 1)]
+    kept = Conversations(events)
+    assert any(one.function_calls for one in kept.contents(events, "a"))
+
+    decision = Part(function_response=FunctionResponse(asked.id, CONFIRMATION, {"confirmed": False}))
+    events.append(said(Content("user", (decision,)), "user", seq=5))
+
+    assert not any(one.function_calls for one in kept.contents(events, "a"))

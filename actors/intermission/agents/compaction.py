@@ -186,7 +186,7 @@ class Compacted:
         """Return whether all stays as it is told, if it is settled, and what follows is told behind it.
 
         It does not with a further summary, nor with what concerns a call that is summed up: that may have to
-        be told from now on, or no longer. To be asked about all that follow, in their order.
+        be told from now on, or no longer.
         """
         if event.actions.compaction is not None:
             return False
@@ -196,7 +196,6 @@ class Compacted:
         for call in event.function_calls:
             original = asked_call(call)
             if original is not None:
-                self._asked[call.id] = original.id
                 ids.append(original.id)
         ids += [self._asked[answer.id] for answer in event.function_responses if answer.id in self._asked]
         return self._summed_up.isdisjoint(ids)
