@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from intermission.agents.compaction import Compacted
 from intermission.agents.outcomes import CallOutcome
-from intermission.agents.talk import Talk, role_of
+from intermission.agents.talk import Talk, role_of, says_something
 from intermission.content import Content, Part
 from intermission.events import Event, is_within
 
@@ -208,7 +208,7 @@ class Conversations:
 def _begins_turn(part: Part, author: str) -> bool:
     if part.thought:
         return False
-    if part.inline_data is not None or (part.text and not part.text.isspace()):
+    if says_something(part):
         return True
     # A user who only answers a call goes on with the turn of the call.
     return author != "user" and (part.function_call is not None or part.function_response is not None)

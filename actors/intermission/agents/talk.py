@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import is_
 from typing import Any
 
@@ -10,7 +11,7 @@ from intermission.content import Content, FunctionCall, FunctionResponse, Part, 
 from intermission.events import Event
 from intermission.pending import CONFIRMATION
 
-__all__ = ["Talk", "narrate", "role_of"]
+__all__ = ["Talk", "narrate", "role_of", "says_something"]
 
 _CONTEXT = Part(text="For context, what another agent did:")  # a line for each thing follows
 _UNWRITTEN = Content("user", ())
@@ -152,10 +153,12 @@ class Talk:
                 ids.append(shown)
                 if not shown or shown in self._asked:
                     shown = f"{event.id}-{index}"
-                    part = Part(function_call=FunctionCall(shown, call.name, call.args))
+                    part = replace(part, function_call=FunctionCall(shown, call.name, call.args))
                 asked[shown] = call
                 spoken.append(part)
-            elif (part.text or part.inline_data is not None) and not part.thought:
+            elif part.thought_signature is not None or (
+                (part.text or part.inline_data is not None) and not part.thought
+            ):
                 spoken.append(part)
         if asked:
             responses = _Responses(before + 1, asked, event.long_running_tool_ids)
@@ -163,7 +166,7 @@ class Talk:
                 self._asked[call.id] = responses, shown
             self._late[before + 1] = responses
             self.said += (Content("model", tuple(spoken)), _UNWRITTEN)
-        elif spoken and any(not part.text or not part.text.isspace() for part in spoken):
+        elif any(map(says_something, spoken)):
             self.said.append(Content(role_of(event.author, content), tuple(spoken)))
         if answered is not None:
             self._answered = answered, before, len(self.said)
@@ -222,6 +225,13 @@ def _is_question(call: FunctionCall | None, response: FunctionResponse | None) -
     """Return whether a person is asked, or answers, whether a call may be made: that is not the model's."""
     one = call or response
     return one is not None and one.name == CONFIRMATION
+
+
+def says_something(part: Part) -> bool:
+    """Return whether a part is more than space, and than what the model keeps for itself."""
+    if part.thought:
+        return False
+    return part.inline_data is not None or bool(part.text and not part.text.isspace())
 
 
 def role_of(author: str, content: Content) -> str:
