@@ -117,6 +117,7 @@ class Session:
         some = [
             Part(text="hm", thought=True),
             Part(text="well"),
+            Part(text="hm", thought=True, thought_signature=b"s"),
             Part(text=""),
             Part(inline_data=Blob("image/png", b"")),
             Part(function_call=call),
