@@ -184,3 +184,21 @@ def test_a_new_message_behind_a_cancel_is_a_new_run_and_the_cancelled_one_is_gon
     assert ids == ids[:1] * 2  # on purpose, and under the same id
     assert {"result": "charged"} in responses(model.requests[2])
     assert [contents_problems(request.contents) for request in model.requests] == [[]] * 3
+
+
+def test_the_time_limit_of_a_run_begins_anew_when_it_is_gone_on_with() -> None:
+    clock, log, config = ManualClock(), MemoryEventLog(), RunConfig(timeout=10)
+    for over in (False, False, True):
+        gate = Gate()
+        app = resumable(ScriptedModel(text(gate, "late")))
+        with Runner(app, log=log, clock=clock, config=config) as runner:
+            (run,) = runner.recover() or [runner.run(**KEY, message="go")]
+            run.start()
+            gate.arrived()
+            clock.advance(8)
+            assert run.status is None
+            if over:
+                clock.advance(2)
+                assert run.result(PATIENCE).status is RunStatus.EXPIRED
+            runner.close(grace=0)
+            gate.open()
