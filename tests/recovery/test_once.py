@@ -1,5 +1,6 @@
 """What stays done, whichever way a run ended and is gone on with: by an answer, its id, or `recover`."""
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from apps import APP, KEY, records
 from failpoints import Diary, Points
+from in_process import in_process_app
 from intermission import (
     App,
     FunctionTool,
@@ -25,7 +27,9 @@ from intermission.testing import Gate, ManualClock, ScriptedModel, calls, conten
 from intermission_storage import Kind, LmdbEventLog, MemoryEventLog
 from left import left, recovered, status_of
 from nursery import KILLED, Nursery
+from pids import until_ended
 from planned import planned_app
+from pools import until
 
 PATIENCE = 60.0
 SUBSCRIBE = RunConfig(tool_execution=ToolExecution.PARALLEL_SUBSCRIBE)
@@ -58,6 +62,50 @@ def test_of_three_calls_at_once_the_two_that_had_begun_are_made_and_the_one_that
     assert result.status is RunStatus.COMPLETED
     assert Counter(line[0] for line in diary.read("effects")) == {"tool_0": 1, "tool_1": 1, "tool_2": 1}
     assert diary.read("asked")[1:] == [["agent", [{"times": 1}] * 3]]
+
+
+@pytest.mark.scenario("C1")
+def test_of_async_calls_at_once_the_one_that_had_ended_is_not_made_again() -> None:
+    made, waits = list[tuple[str, str]](), True
+
+    def tool(name: str) -> Any:
+        async def work(tool_context: ToolContext) -> str:
+            made.append((name, tool_context.function_call_id))
+            if waits and name != "b":
+                await asyncio.Event().wait()
+            return name
+
+        work.__name__ = name
+        return work
+
+    log, tools = MemoryEventLog(), [tool(name) for name in "abc"]
+    turn = calls(*((name, {}) for name in "abc"))
+    runner = Runner(resumable(ScriptedModel(turn), *tools), log=log)
+    runner.run(**KEY, message="go").start()
+    until(lambda: len(made) == 3 and any(record.kind == Kind.CALL_FINISHED for record in records(log)))
+    runner.close(grace=0)
+    waits, model = False, ScriptedModel("done")
+    with Runner(resumable(model, *tools), log=log) as runner:
+        assert [result.text for result in recovered(runner)] == ["done"]
+    assert Counter(name for name, _ in made) == {"a": 2, "b": 1, "c": 2}
+    assert len(set(made)) == 3  # under the same ids
+    assert responses(model.requests[0]) == [{"result": name} for name in "abc"]
+
+
+@pytest.mark.long
+@pytest.mark.scenario("C4")
+def test_a_tools_process_dies_with_its_runners_and_the_call_is_made_again_in_another(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    assert nursery.live("in process", tmp_path) == KILLED
+    with Runner(in_process_app(ScriptedModel("done")), log=tmp_path / "log") as runner:
+        (result,) = recovered(runner)
+        told = [dict(one.response) for event in result.events for one in event.function_responses]
+    assert (result.status, told) == (RunStatus.COMPLETED, [{"times": 2}])
+    (first, first_pid), (second, second_pid) = Diary(tmp_path).read("effects")
+    assert first == second
+    assert first_pid != second_pid
+    until_ended(first_pid)
 
 
 @pytest.mark.parametrize("times", [1, 3])
