@@ -79,7 +79,7 @@ def test_of_async_calls_at_once_the_one_that_had_ended_is_not_made_again() -> No
         return work
 
     log, tools = MemoryEventLog(), [tool(name) for name in "abc"]
-    turn = calls(*((name, {}) for name in "abc"))
+    turn = calls(("a", {}), ("b", {}), ("c", {}))
     runner = Runner(resumable(ScriptedModel(turn), *tools), log=log)
     runner.run(**KEY, message="go").start()
     until(lambda: len(made) == 3 and any(record.kind == Kind.CALL_FINISHED for record in records(log)))
