@@ -55,7 +55,7 @@ def provider(request: pytest.FixtureRequest) -> Provider:
 
 @pytest.fixture
 def model(llmock: LlmockServer, provider: Provider) -> Model:
-    return partial(provider.model, "any", base_url=provider.at_llmock(llmock), api_key="sk-any")
+    return partial(provider.make_at_llmock, llmock, api_key="sk-any")
 
 
 def failure(model: HttpModel, request: ModelRequest) -> tuple[ModelError, str]:
