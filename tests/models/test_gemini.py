@@ -261,12 +261,14 @@ def test_a_wait_that_the_details_ask_for_is_kept_and_one_in_the_header_comes_fir
     assert [failure(model(server))[0].retry_after for _ in range(2)] == [34.5, 7.0]
 
 
-def test_a_quota_of_a_day_is_not_waited_for(server: ModelServer) -> None:
+def test_a_quota_of_a_day_is_not_waited_for(server: ModelServer, slept: list[float]) -> None:
     quota = {"violations": [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]}
-    server.enqueue(wire(refusal(429, quota, {"retryDelay": "0.01s"}), status=429))
+    server.enqueue(wire(refusal(429, quota, {"retryDelay": "34s"}), status=429))
+    server.enqueue("never asked for")
     failed, _ = failure(model(server, max_retries=2))
 
     assert (failed.kind, failed.retryable) == (ModelErrorKind.RATE_LIMIT, False)
+    assert slept == []
     assert len(server.requests) == 1
 
 

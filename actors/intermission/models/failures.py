@@ -5,7 +5,7 @@ import logging
 import math
 import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self, TypeVar, cast
 from urllib.parse import quote
@@ -155,10 +155,8 @@ class Failures:
             retry_after: Its header of that name.
         """
         reported: Mapping[str, Any] = {}
-        try:
+        with suppress(ValueError, RecursionError):  # a page, or JSON that was cut off
             reported = _fields(_fields(_first(json.loads(said))).get("error"))
-        except (ValueError, RecursionError):
-            pass  # a page, or JSON that was cut off
         what, wait = f"{url} answered {status}", seconds_to_wait(retry_after)
         return self._explained(reported, kind_of_status(status), what, said, status=status, retry_after=wait)
 
