@@ -23,7 +23,7 @@ THOUGHT: list[dict[str, Any]] = [
     {"type": "text", "text": "One moment."},
     {"type": "thinking", "thinking": "", "signature": "EqQC"},
 ]
-CALL = {"type": "tool_use", "name": "look", "input": {}}
+CALL: dict[str, Any] = {"type": "tool_use", "name": "look", "input": {}}
 
 
 def streamed() -> WireReply:
@@ -56,7 +56,7 @@ def streamed() -> WireReply:
 
 
 def whole() -> WireReply:
-    body = {"type": "message", "content": [*THOUGHT, CALL], "stop_reason": "tool_use"}
+    body: dict[str, Any] = {"type": "message", "content": [*THOUGHT, CALL], "stop_reason": "tool_use"}
     return wire(json.dumps(body).encode(), content_type="application/json")
 
 

@@ -42,7 +42,7 @@ class Provider(NamedTuple):
 _ANTHROPIC_HALF = b'{"type": "content_block_start", "content_block": {"type": "text", "text": "half"}}'
 _GEMINI_HALF = b'{"candidates": [{"content": {"role": "model", "parts": [{"text": "half"}]}}]}'
 
-PROVIDERS = {
+PROVIDERS: dict[str, Provider] = {
     "openai": Provider(
         ChatCompletions,
         path="/v1",

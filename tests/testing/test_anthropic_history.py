@@ -134,8 +134,8 @@ def test_tools_have_names_of_their_own_and_take_objects(tools: object, problem: 
 
 
 def test_thoughts_are_signed_and_what_the_service_did_itself_is_the_assistants() -> None:
-    search = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
-    found = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+    search: dict[str, Any] = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+    found: dict[str, Any] = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
     unsigned = {"type": "thinking", "thinking": "hm"}
 
     assert problems({"messages": [USER, assistant(search, found, text("So.")), USER]}) == []
