@@ -48,7 +48,7 @@ def llmock(server: LlmockServer) -> LlmockServer:
     return server
 
 
-@pytest.fixture(params=PROVIDERS)
+@pytest.fixture(params=[name for name, provider in PROVIDERS.items() if provider.llmock_path is not None])
 def provider(request: pytest.FixtureRequest) -> Provider:
     return PROVIDERS[request.param]
 
