@@ -48,13 +48,14 @@ def llmock(server: LlmockServer) -> LlmockServer:
     return server
 
 
-@pytest.fixture(params=PROVIDERS)
+@pytest.fixture(params=[name for name, provider in PROVIDERS.items() if provider.at_llmock is not None])
 def provider(request: pytest.FixtureRequest) -> Provider:
     return PROVIDERS[request.param]
 
 
 @pytest.fixture
 def model(llmock: LlmockServer, provider: Provider) -> Model:
+    assert provider.at_llmock is not None
     return partial(provider.model, "any", base_url=provider.at_llmock(llmock), api_key="sk-any")
 
 
