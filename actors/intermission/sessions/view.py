@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Any
 
 from intermission.agents.confirmations import to_be_made_again
-from intermission.agents.contents import AGAIN, CallOutcome
+from intermission.agents.outcomes import AGAIN, CallOutcome
 from intermission.events import Event
 from intermission.state import Operation, apply_change, own_change
 from intermission_storage import EventLog, Kind, Record
