@@ -3,13 +3,14 @@ import concurrent.futures
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from types import FrameType
 from typing import Any, cast
 
 import pytest
 
-from callers import Caller, Telling, together
+from callers import Caller, Telling, covered, together
 from intermission import Cancelled, CancelScope, Content, ModelError, ModelErrorKind, Part
 from intermission.client import CancelledError, ClientClosedError, LlmClient, ValidationError
 from intermission.models import ChatCompletions
@@ -72,14 +73,6 @@ def test_as_many_threads_as_call_are_in_the_service_at_once() -> None:
     assert failed == [], f"{len(failed)} of {count} were not served"
 
 
-def in_a_scope(call: Callable[[], Any], scope: CancelScope) -> Callable[[], tuple[Any, bool]]:
-    def covered() -> tuple[Any, bool]:
-        with scope:
-            return call(), scope.cancelled
-
-    return covered
-
-
 @pytest.mark.parametrize("how", ["another thread", "the scope above", "a deadline"])
 def test_a_cancel_of_its_scope_ends_a_call_at_once_and_the_scope_stays_cancelled(
     how: str, server: ModelServer, client: LlmClient, clock: ManualClock
@@ -87,14 +80,14 @@ def test_a_cancel_of_its_scope_ends_a_call_at_once_and_the_scope_stays_cancelled
     server.enqueue(silent("answer"))
     with CancelScope() as above:
         scope = CancelScope(timeout=60)
-        caller = Caller(in_a_scope(lambda: client.complete("hello"), scope))
+        caller = Caller(partial(covered, scope, lambda: client.complete("hello")))
         server.wait_held()
         if how == "a deadline":
             clock.advance(60)
         else:
             (scope if how == "another thread" else above).cancel("enough")
-        result, still_cancelled = caller.result()
-    assert still_cancelled
+        result = caller.result()
+    assert scope.cancelled
     assert isinstance(result.error, CancelledError)
     assert (result.kind, result.recoverable) == (ModelErrorKind.CANCELLED, False)
     assert result.error.source == ("deadline" if how == "a deadline" else None)
@@ -201,10 +194,10 @@ def test_a_cancel_in_a_back_off_ends_the_call_and_nothing_is_sent_again(
 ) -> None:
     server.enqueue(error("rate_limit", retry_after=100))
     scope = CancelScope()
-    caller = Caller(in_a_scope(lambda: client.complete("hello"), scope))
+    caller = Caller(partial(covered, scope, lambda: client.complete("hello")))
     server.wait_requests()
     scope.cancel("enough")
-    result, _ = caller.result()
+    result = caller.result()
     assert isinstance(result.error, CancelledError)
     assert len(server.requests) == 1
 

@@ -1,15 +1,17 @@
 """What tests of clients share: models of one's own, and callers on threads of their own."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
+from intermission import CancelScope
 from intermission.content import Content
 from intermission.models import ModelRequest, ModelResponse
 from intermission.testing import Gate
 
-__all__ = ["PATIENCE", "Caller", "Telling", "behind", "together"]
+__all__ = ["PATIENCE", "Caller", "Telling", "behind", "covered", "together", "until"]
 
 PATIENCE = 30.0  # seconds; a test that waits longer than this has hung
 
@@ -79,3 +81,17 @@ def together(count: int, call: Callable[[int], T]) -> list[Caller[T]]:
         return lambda: call(number)
 
     return [Caller(numbered(number)) for number in range(count)]
+
+
+def covered(scope: CancelScope, call: Callable[[], T]) -> T:
+    """Make a call inside a scope."""
+    with scope:
+        return call()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Look at what nobody tells, again and again, until it is true."""
+    deadline, pause = time.monotonic() + PATIENCE, threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true"
+        pause.wait(0.001)

@@ -118,7 +118,7 @@ class LlmClient:
         request = request_of(asked, instruction, options)
         if self._model is None:
             assert self._broken is not None
-            raise self._broken
+            raise self._broken.with_traceback(None)
         if self._closed:
             raise ClientClosedError
         return self._model, request
