@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -160,3 +161,33 @@ def test_a_turn_that_is_under_way_is_joined() -> None:
         gate.open()
         assert second.result().get().text == "One answer."
     assert len(model.requests) == 1
+
+
+def test_a_caller_who_is_cancelled_already_changes_nothing_of_a_pause() -> None:
+    with AgentClient(ScriptedModel(calls(("pay", {"euros": 3})), "Paid."), tools=TOOLS) as client:
+        (call,) = paused(client).pending
+        with CancelScope() as scope:
+            scope.cancel("no time")
+            for result in (client.resume("s", [call.approve()]), client.recover("s")):
+                assert isinstance(result.error, CancelledError)
+        assert client.session("s").get().pending() == [call]
+        assert client.resume("s", [call.approve()]).get().text == "Paid."
+
+
+def test_a_message_to_a_paused_session_is_answered_and_the_pause_is_as_it_was() -> None:
+    model = ScriptedModel(calls(("pay", {"euros": 3})), "It waits.", "Paid.")
+    with AgentClient(model, tools=TOOLS) as client:
+        (call,) = paused(client).pending
+        assert client.run("What of it?", session_id="s").get().text == "It waits."
+        assert client.session("s").get().pending() == [call]
+        assert client.resume("s", [call.approve()]).get().text == "Paid."
+        assert PAID == [3]
+
+
+def test_a_pause_is_answered_by_another_client_of_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with AgentClient(ScriptedModel(calls(("pay", {"euros": 3}))), tools=TOOLS, log=log) as client:
+        (call,) = paused(client).pending
+    with AgentClient(ScriptedModel("Paid."), tools=TOOLS, log=log) as other:
+        assert other.resume("s", [call.approve(answered_by="ada")]).get().text == "Paid."
+        assert PAID == [3]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from callers import PATIENCE
-from intermission import Cancelled, CancelScope, Event, RunStatus
+from intermission import Cancelled, CancelScope, Event, RunRecord, RunStatus
 from intermission.client import (
     AgentClient,
     AgentStream,
@@ -53,7 +53,7 @@ class Odd:
         self.ends.append((end, scope.cancelled))
 
 
-def played(odd: Odd) -> tuple[LlmResult[TurnResult], RunStatus | None]:
+def played(odd: Odd) -> tuple[LlmResult[TurnResult], RunRecord]:
     """What a stream came to with this listener, and its turn in the log, which another one goes on with."""
     last = Gate()
     model = ScriptedModel(text("One ", "two ", "three ", last), "And now?")
@@ -62,10 +62,10 @@ def played(odd: Odd) -> tuple[LlmResult[TurnResult], RunStatus | None]:
         last.arrived()  # more events wait than the first
         odd.known.open()
         result = odd.stream.result(PATIENCE)
+        (turn,) = client.session("s").get().runs()
         last.open()
-        status = client.session("s").get().runs()[-1].status
         assert client.recover("s").get().text == "And now?"
-    return result, status
+    return result, turn
 
 
 def test_what_a_listener_raises_fails_its_turn_and_is_what_it_is_told() -> None:
@@ -75,9 +75,10 @@ def test_what_a_listener_raises_fails_its_turn_and_is_what_it_is_told() -> None:
         raise error
 
     odd = Odd(act)
-    result, status = played(odd)
+    result, turn = played(odd)
     assert result.error is error
-    assert (odd.heard, odd.ends, status) == (1, [(error, False)], RunStatus.FAILED)
+    assert (odd.heard, odd.ends) == (1, [(error, False)])
+    assert (turn.status, turn.error) == (RunStatus.FAILED, "ValueError: deaf")
 
 
 def cancel_scope(_: Odd) -> None:
@@ -110,19 +111,19 @@ CANCELS = {
 @pytest.mark.parametrize("how", CANCELS)
 def test_a_listener_that_cancels_its_scope_or_raises_a_cancel_cancels_its_turn(how: str) -> None:
     odd = Odd(CANCELS[how])
-    result, status = played(odd)
+    result, turn = played(odd)
     assert isinstance(result.error, CancelledError)
     assert result.error.reason == ("" if "Error" in how else "enough")
     assert (result.error.__cause__ is None) is (how == "its scope")
-    assert (odd.heard, odd.ends, status) == (1, [(result.error, False)], RunStatus.CANCELLED)
+    assert (odd.heard, odd.ends, turn.status) == (1, [(result.error, False)], RunStatus.CANCELLED)
 
 
 def test_a_listener_that_fails_fatally_is_called_no_more_and_its_turn_is_cancelled() -> None:
     odd = Odd(raising(SystemExit(3)))
-    result, status = played(odd)
+    result, turn = played(odd)
     assert isinstance(result.error, ListenerError)
     assert isinstance(result.error.__cause__, SystemExit)
-    assert (odd.heard, odd.ends, status) == (1, [], RunStatus.CANCELLED)
+    assert (odd.heard, odd.ends, turn.status) == (1, [], RunStatus.CANCELLED)
 
 
 def test_a_listener_may_cancel_its_own_stream_and_gets_one_end() -> None:
@@ -132,9 +133,9 @@ def test_a_listener_may_cancel_its_own_stream_and_gets_one_end() -> None:
         odd.stream.cancel()
 
     odd = Odd(act)
-    result, status = played(odd)
+    result, turn = played(odd)
     assert isinstance(result.error, CancelledError)
-    assert (odd.heard, odd.ends, status) == (1, [(result.error, False)], RunStatus.CANCELLED)
+    assert (odd.heard, odd.ends, turn.status) == (1, [(result.error, False)], RunStatus.CANCELLED)
 
 
 def test_a_listener_that_would_wait_for_itself_is_told_at_once() -> None:

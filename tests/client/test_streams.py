@@ -260,20 +260,33 @@ def test_a_wait_for_a_stream_may_be_cut_short_again_and_again_and_each_result_is
 
 
 def test_a_close_ends_the_streams_and_leaves_no_thread_of_them() -> None:
-    gate, ears = Gate(), Ears()
+    gate, told = Gate(), Gate()
+
+    class Slow(Ears):
+        def _end(self, end: TurnResult | Exception) -> None:
+            super()._end(end)
+            told.wait()
+
+    ears = Slow()
     client = AgentClient(Telling(behind(gate)))
     stream = client.stream("s", "hello", ears).get()
     gate.arrived()
-    client.close(grace=0)
+    closer = Caller(lambda: client.close(grace=0))
+    told.arrived()
+    closer.thread.join(0.1)
+    assert closer.thread.is_alive()  # it waits for the listener, for a second at most
+    told.open()
+    closer.result()
     assert not [each for each in threading.enumerate() if each.name.startswith("intermission-stream")]
     assert "interrupted" in str(stream.result(0).error)
     assert len(ears.ends) == 1
     gate.open()
 
 
-def test_a_stream_for_which_there_is_no_thread_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_for_which_there_is_no_thread_is_refused_and_its_turn_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     gate, start = Gate(), threading.Thread.start
-    gate.open()
 
     def refuse(thread: threading.Thread) -> None:
         if thread.name.startswith("intermission-stream"):
@@ -285,4 +298,6 @@ def test_a_stream_for_which_there_is_no_thread_is_refused(monkeypatch: pytest.Mo
     with AgentClient(Telling(behind(gate))) as client:
         assert "new thread" in str(client.stream("s", "hello", ears).error)
         assert client.session("s").get().active() == []
+        assert client.session("s").get().runs()[-1].status is RunStatus.CANCELLED
+        gate.open()
     assert (ears.events, ears.ends) == ([], [])

@@ -1,4 +1,5 @@
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from functools import partial
@@ -6,9 +7,9 @@ from functools import partial
 import pytest
 
 from callers import PATIENCE, Caller, Telling, behind
-from intermission import CancelScope, ModelErrorKind
+from intermission import CancelScope, Content, ModelErrorKind
 from intermission.client import CancelledError, LlmClient, SubmittedCall
-from intermission.models import ChatCompletions
+from intermission.models import ChatCompletions, ModelRequest, ModelResponse
 from intermission.testing import Gate, ModelServer, silent, text
 
 
@@ -89,6 +90,24 @@ def test_a_cancel_that_comes_late_does_not_reach_what_its_thread_does_next(load:
             canceller = Caller(partial(cancel, first))
             assert second.result(PATIENCE).get().text == "B"
             assert isinstance(first.result(PATIENCE).error, CancelledError) is canceller.result()
+
+
+def test_a_cancel_that_was_accepted_stands_even_if_the_answer_is_there() -> None:
+    tidying = Gate()
+
+    class Tidy(Telling):
+        def generate(self, request: ModelRequest) -> Iterator[ModelResponse]:
+            try:
+                yield ModelResponse(content=Content.model("paid"))
+            finally:
+                tidying.wait()
+
+    with LlmClient(Tidy(str)) as client:
+        call = client.submit("hello")
+        tidying.arrived()
+        assert call.cancel("enough")
+        tidying.open()
+        assert isinstance(call.result(PATIENCE).error, CancelledError)
 
 
 def test_a_submitted_call_has_the_context_variables_of_who_submits_it() -> None:
