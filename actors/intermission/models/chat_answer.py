@@ -5,41 +5,15 @@ from typing import Any, Literal, cast
 
 from intermission.content import Content, Part
 from intermission.events import Usage
+from intermission.models.answer_fields import Said, token_count
 from intermission.models.base import ModelResponse
 from intermission.models.chat_calls import ChatCalls
 from intermission.models.failures import Failures
 from intermission.models.http_model import News
-from intermission.models.whole_text import TextPieces
 
 __all__ = ["ChatAnswer"]
 
 _END_MARKER = "[DONE]"
-_MOST_TOKENS = 2**53  # beyond it not every reader of JSON keeps each digit, and no count is real
-
-
-class _Said:
-    """A text that comes in pieces, what the model says or what it thinks."""
-
-    def __init__(self, *, thought: bool) -> None:
-        self._thought = thought
-        self._pieces = TextPieces()
-        self._text: list[str] = []
-
-    def add(self, piece: str) -> tuple[Part, ...]:
-        return self._parts(self._pieces.add(piece)) if piece else ()  # most chunks hold one of two texts
-
-    def end(self) -> tuple[Part, ...]:
-        return self._parts(self._pieces.end())
-
-    def _parts(self, shown: str) -> tuple[Part, ...]:
-        if not shown:
-            return ()
-        self._text.append(shown)
-        return (Part(text=shown, thought=self._thought),)
-
-    @property
-    def whole(self) -> tuple[Part, ...]:
-        return (Part(text="".join(self._text), thought=self._thought),) if self._text else ()
 
 
 class ChatAnswer:
@@ -54,8 +28,8 @@ class ChatAnswer:
         self._failures = failures
         self._field = field
         self._begun = False
-        self._thoughts = _Said(thought=True)
-        self._texts = _Said(thought=False)
+        self._thoughts = Said(thought=True)
+        self._texts = Said(thought=False)
         self._calls = ChatCalls(failures)
         self._usage: Usage | None = None
         self._finish_reason: str | None = None
@@ -194,14 +168,10 @@ def _usage(value: object) -> Usage | None:
         return None
     counts = cast("dict[str, Any]", value)
     given, said, total = (
-        _count(counts.get(name)) for name in ("prompt_tokens", "completion_tokens", "total_tokens")
+        token_count(counts.get(name)) for name in ("prompt_tokens", "completion_tokens", "total_tokens")
     )
     if given is said is total is None:
         return None
     known = (given or 0) + (said or 0)
     complete = given is not None and said is not None
     return Usage(given or 0, said or 0, known if total is None else total, complete)
-
-
-def _count(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else None
