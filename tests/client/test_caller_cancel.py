@@ -1,18 +1,31 @@
 """What becomes of a turn when the scope of who waits for it is cancelled."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from callers import Caller, Telling, behind, covered, until
 from children import PATIENCE
-from intermission import CancelScope, LongRunningFunctionTool, NothingToResumeError, RunStatus
-from intermission.client import AgentClient, CancelledError, LlmResult, TurnResult, turns
-from intermission.testing import FaultyLog, Gate, ManualClock, ScriptedModel, calls, error, text
+from intermission import CancelScope, Event, LongRunningFunctionTool, NothingToResumeError, RunStatus
+from intermission.client import AgentClient, CancelledError, LlmClient, LlmResult, TurnResult, turns
+from intermission.models import ChatCompletions
+from intermission.testing import (
+    FaultyLog,
+    Gate,
+    ManualClock,
+    ModelServer,
+    ScriptedModel,
+    calls,
+    error,
+    silent,
+    text,
+)
 from tree import ROOT, environment, run
 
 S: dict[str, Any] = {"session_id": "s"}
@@ -90,6 +103,58 @@ def test_with_the_other_policy_the_turn_is_cancelled_and_can_be_gone_on_with_at_
         assert (result.error.reason, result.error.source, scope.cancelled) == ("no time", "caller", True)
         gate.open()
         assert client.recover("s").get().text == "And now?"
+
+
+def test_a_signal_handler_that_cancels_the_scope_ends_the_turn_that_the_main_thread_waits_for(
+    server: ModelServer, model: ChatCompletions
+) -> None:
+    server.enqueue(silent("answer"))
+
+    def interrupt() -> None:
+        server.wait_held()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with AgentClient(model, on_caller_cancel="cancel") as client, CancelScope() as scope:
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            scope.cancel("the signal")
+
+        before = signal.signal(signal.SIGINT, handle)
+        try:
+            sender = Caller(interrupt)
+            result = client.run("hello")
+            sender.result()
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert isinstance(result.error, CancelledError)
+        assert result.error.reason == "the signal"
+        server.wait_aborted()
+    assert server.aborted == 1  # the model was told once
+
+
+def test_a_call_that_a_tool_makes_with_a_client_ends_with_the_tools_run(
+    server: ModelServer, client: LlmClient
+) -> None:
+    server.enqueue(silent("answer"))
+    came: list[LlmResult[Any]] = []
+
+    def look_up() -> str:
+        """Look something up."""
+        came.append(client.complete("hello"))
+        return "nothing"
+
+    with AgentClient(ScriptedModel(calls(("look_up", {}))), tools=[look_up]) as agent:
+        stream = agent.stream("s", "hello", Deaf()).get()
+        server.wait_held()
+        stream.cancel("enough")
+        server.wait_aborted()
+    assert isinstance(came[0].error, CancelledError)
+    assert came[0].error.reason == "enough"
+
+
+class Deaf:
+    def on_event(self, event: Event) -> None:
+        """Hear nothing."""
 
 
 def test_a_deadline_of_the_callers_own_ends_the_wait_and_not_the_turn(clock: ManualClock) -> None:
