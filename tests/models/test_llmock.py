@@ -48,15 +48,14 @@ def llmock(server: LlmockServer) -> LlmockServer:
     return server
 
 
-@pytest.fixture(params=[name for name, provider in PROVIDERS.items() if provider.at_llmock is not None])
+@pytest.fixture(params=[name for name, provider in PROVIDERS.items() if provider.llmock_path is not None])
 def provider(request: pytest.FixtureRequest) -> Provider:
     return PROVIDERS[request.param]
 
 
 @pytest.fixture
 def model(llmock: LlmockServer, provider: Provider) -> Model:
-    assert provider.at_llmock is not None
-    return partial(provider.model, "any", base_url=provider.at_llmock(llmock), api_key="sk-any")
+    return partial(provider.make_at_llmock, llmock, api_key="sk-any")
 
 
 def failure(model: HttpModel, request: ModelRequest) -> tuple[ModelError, str]:

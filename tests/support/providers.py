@@ -16,23 +16,27 @@ class Provider(NamedTuple):
 
     Attributes:
         model: Makes a model, given the keywords that all have in common.
-        at: Where a `ModelServer` speaks its protocol.
+        path: Where a `ModelServer` speaks its protocol.
         said: A piece of a stream that says "half".
         whole: An answer in one piece that says it.
-        at_llmock: Where `llmock` speaks it; `None` if it does not.
+        llmock_path: Where `llmock` speaks it; `None` if it does not.
         preamble: How many pieces `llmock` streams before the first that says something.
     """
 
     model: Callable[..., HttpModel]
-    at: Callable[[ModelServer], str]
+    path: str
     said: bytes
     whole: bytes
-    at_llmock: Callable[[LlmockServer], str] | None = None
+    llmock_path: str | None = None
     preamble: int = 0
 
     def make(self, server: ModelServer, **settings: Any) -> HttpModel:
         """Return a model at a server."""
-        return self.model("any", base_url=self.at(server), **settings)
+        return self.model("any", base_url=f"{server.root_url}{self.path}", **settings)
+
+    def make_at_llmock(self, server: LlmockServer, **settings: Any) -> HttpModel:
+        """Return a model at `llmock`."""
+        return self.model("any", base_url=f"{server.address}{self.llmock_path}", **settings)
 
 
 _ANTHROPIC_HALF = b'{"type": "content_block_start", "content_block": {"type": "text", "text": "half"}}'
@@ -42,30 +46,30 @@ _OLLAMA_HALF = b'{"message": {"role": "assistant", "content": "half"}, "done": f
 PROVIDERS = {
     "openai": Provider(
         ChatCompletions,
-        lambda server: server.url,
+        path="/v1",
         said=b'data: {"choices": [{"index": 0, "delta": {"content": "half"}}]}\n\n',
         whole=b'{"choices": [{"message": {"content": "half"}}]}',
-        at_llmock=lambda server: server.base_url,
+        llmock_path="/v1",
         preamble=1,
     ),
     "anthropic": Provider(
         Anthropic,
-        lambda server: server.root_url,
+        path="",
         said=b"data: %b\n\n" % _ANTHROPIC_HALF,
         whole=b'{"type": "message", "content": [{"type": "text", "text": "half"}]}',
-        at_llmock=lambda server: f"{server.address}/anthropic",
+        llmock_path="/anthropic",
         preamble=3,
     ),
     "gemini": Provider(
         Gemini,
-        lambda server: server.root_url,
+        path="",
         said=b"data: %b\r\n\r\n" % _GEMINI_HALF,
         whole=_GEMINI_HALF,
-        at_llmock=lambda server: f"{server.address}/gemini",
+        llmock_path="/gemini",
     ),
     "ollama": Provider(
         Ollama,
-        lambda server: server.root_url,
+        path="",
         said=_OLLAMA_HALF + b"\n",
         whole=_OLLAMA_HALF,
     ),
