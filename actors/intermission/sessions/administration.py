@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.keys import SessionKey
 from intermission.pending import PendingCall
 from intermission.runs.lifecycle import Lifecycle
@@ -10,7 +11,7 @@ from intermission.runs.receipt import CancelReceipt, ResidualWork
 from intermission.runs.residual import receipt_of, residual_of
 from intermission.runs.result import CancelSource
 from intermission.runs.run import Run
-from intermission.runs.waiting import Deadline, in_worker, wait_async, waiting_for_cancel, warn_of_blocking
+from intermission.runs.waiting import Deadline, in_worker, wait_async, waiting_for_cancel
 from intermission.sessions.catalog import Sessions
 from intermission.sessions.directory import Directory
 from intermission.sessions.follow import Viewers
@@ -119,10 +120,12 @@ class Administration:
         deadline = Deadline(timeout)
         run = self._find(user_id, session_id, invocation_id)
         if run is None:
+            warn_of_blocking("Runner.cancel", "acancel")
             key = SessionKey(self._host.app.name, user_id, session_id)
             return self._viewers.cancel_elsewhere(key, invocation_id, reason, take_over=take_over)
         outcome = run.cancel(CancelSource.ADMIN, reason)
         if wait:
+            warn_of_blocking("Runner.cancel", "acancel")
             with waiting_for_cancel(run):
                 run.wait_ended(deadline.left)
                 run.work.wait(deadline.left)
