@@ -3,7 +3,9 @@
 import asyncio
 import inspect
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from intermission.sessions.catalog import Sessions
 from intermission.testing import ScriptedModel
 from intermission_storage import MemoryEventLog
 from loops import PATIENCE
+from tree import read
 
 AT_ONCE: Mapping[type, set[str]] = {
     Runner: {"run", "resume", "session", "active", "stop", "residual", "metrics", "close_on_signals"},
@@ -28,6 +31,7 @@ AT_ONCE: Mapping[type, set[str]] = {
 NAMED_OTHERWISE = {"wait_terminated": "aterminated"}
 BLOCKS = {"__enter__": "__aenter__", "__exit__": "__aexit__", "__iter__": "__aiter__"}
 READS = {"events"}  # a property, of a result
+NAME = r"`(?:\w+ )*(\w+)[^`]*`"
 
 
 def twin_of(name: str) -> str:
@@ -203,3 +207,17 @@ def test_no_twin_and_no_call_that_is_done_at_once_is_warned_of(
 
     asyncio.run(main())
     assert [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING] == []
+
+
+def test_the_page_has_each_pair() -> None:
+    """A row holds the calls, and the one beside it their twins in the same order."""
+    table = [line.split("|")[2:4] for line in read(Path("docs/asyncio.md")).splitlines() if "| `" in line]
+    pairs = {
+        pair
+        for calls, twins in table
+        for pair in zip(
+            re.findall(NAME, calls), re.findall(NAME, twins.replace(" or `await run`", "")), strict=True
+        )
+    }
+    missing = {(name, twin_of(name)) for _, name in PAIRS if name not in BLOCKS} - pairs
+    assert missing == set()
