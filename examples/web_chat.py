@@ -7,7 +7,7 @@ http://127.0.0.1:8000/.
 import asyncio
 import json
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 
 import uvicorn
@@ -156,7 +156,7 @@ def web_app(model: Model | str, log: str) -> Starlette:
     """Make the service."""
 
     @asynccontextmanager
-    async def lifespan(web: Starlette) -> AsyncIterator[None]:
+    async def lifespan(web: Starlette) -> AsyncGenerator[None]:
         agent = LlmAgent("friend", model, instruction="Be brief.")
         app = App("chat", agent, resumability_config=ResumabilityConfig(is_resumable=True))
         async with Runner(app, log=log) as web.state.runner:

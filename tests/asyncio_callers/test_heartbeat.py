@@ -17,7 +17,7 @@ from intermission import App, CancelSource, LlmAgent, ResumabilityConfig, Run, R
 from intermission.models import ChatCompletions, ModelRequest, ModelResponse
 from intermission.testing import Cut, FaultyLog, Gate, ModelServer, Pings, ScriptedModel, silent, stream, text
 from intermission_storage import LmdbEventLog, MemoryEventLog
-from loop_kinds import LOOPS, Kind, run_on
+from loop_kinds import LOOPS, MakeLoop, run_on
 from loop_watch import LoopWatch, heartbeat
 from loops import PATIENCE
 
@@ -119,7 +119,7 @@ async def consume(run: Run) -> str:
 
 
 @KINDS
-def test_a_storm_of_runs_never_stops_the_heart_of_their_loop(kind: Kind, storm: Storm) -> None:
+def test_a_storm_of_runs_never_stops_the_heart_of_their_loop(kind: MakeLoop, storm: Storm) -> None:
     runner = storm.runner
 
     async def storm_on(numbers: range) -> Counter[tuple[str, RunStatus]]:
@@ -178,7 +178,7 @@ async def look(runner: Runner, number: int) -> None:
 
 @KINDS
 def test_as_many_tasks_as_there_are_meet_inside_a_server_that_answers_when_all_are_there(
-    kind: Kind,
+    kind: MakeLoop,
 ) -> None:
     gate = Gate()
     with ModelServer(default=text(gate, "ok")) as server:

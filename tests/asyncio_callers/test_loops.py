@@ -24,7 +24,7 @@ from intermission import (
 )
 from intermission.testing import Gate, ScriptedModel, calls, text
 from intermission_storage import MemoryEventLog
-from loop_kinds import LOOPS, Kind, run_on
+from loop_kinds import LOOPS, MakeLoop, run_on
 from loops import PATIENCE
 from turns import responses
 
@@ -57,7 +57,7 @@ def test_loops_of_several_threads_consume_the_runs_of_one_runner_and_wait_for_on
     with Runner(app_with(model), log=MemoryEventLog()) as runner:
         shared = runner.run(**key(9), message="hi").start()
 
-        def serve(number: int, kind: Kind) -> None:
+        def serve(number: int, kind: MakeLoop) -> None:
             async def main() -> tuple[str, str, int]:
                 own = asyncio.ensure_future(spoken(runner.run(**key(number), message="hi", config=config)))
                 viewer = await runner.aattach(**key(9))
@@ -77,7 +77,7 @@ def test_loops_of_several_threads_consume_the_runs_of_one_runner_and_wait_for_on
 
 
 @KINDS
-def test_a_loop_that_is_closed_under_its_runs_leaves_them_to_others(kind: Kind, gate: Gate) -> None:
+def test_a_loop_that_is_closed_under_its_runs_leaves_them_to_others(kind: MakeLoop, gate: Gate) -> None:
     with Runner(app_with(ScriptedModel(default=text("Hel", gate, "lo"))), log=MemoryEventLog()) as runner:
         loop = kind()
 
@@ -108,7 +108,7 @@ def test_a_loop_that_is_closed_under_its_runs_leaves_them_to_others(kind: Kind, 
 
 
 @KINDS
-def test_a_tool_on_a_thread_may_have_a_loop_of_its_own(kind: Kind) -> None:
+def test_a_tool_on_a_thread_may_have_a_loop_of_its_own(kind: MakeLoop) -> None:
     def ask() -> str:
         async def main() -> str:
             async with asyncio.timeout(PATIENCE):
@@ -124,7 +124,7 @@ def test_a_tool_on_a_thread_may_have_a_loop_of_its_own(kind: Kind) -> None:
 
 @KINDS
 def test_blocking_calls_belong_on_a_thread_and_a_task_that_leaves_one_ends_no_run(
-    kind: Kind, gate: Gate
+    kind: MakeLoop, gate: Gate
 ) -> None:
     async def main() -> None:
         async with Runner(app_with(ScriptedModel(default=text("Hel", gate, "lo"))), log=MemoryEventLog()) as (
@@ -145,7 +145,7 @@ def test_blocking_calls_belong_on_a_thread_and_a_task_that_leaves_one_ends_no_ru
 
 @KINDS
 def test_under_async_with_hooks_and_tools_are_tasks_of_the_running_loop_and_clients_are_made_there(
-    kind: Kind,
+    kind: MakeLoop,
 ) -> None:
     seen = dict[str, object]()
 
@@ -238,7 +238,7 @@ async def swallows(work: Work) -> str:
 @pytest.mark.parametrize("body", [groups, with_anyio, gathers, shields, swallows])
 @pytest.mark.parametrize("cancelled", [False, True], ids=["let be", "cancelled"])
 def test_a_tool_may_have_tasks_of_its_own_and_has_ended_when_they_have(
-    cancelled: bool, body: Callable[[Work], Awaitable[str]], kind: Kind
+    cancelled: bool, body: Callable[[Work], Awaitable[str]], kind: MakeLoop
 ) -> None:
     work = Work()
 
@@ -270,7 +270,7 @@ def test_a_tool_may_have_tasks_of_its_own_and_has_ended_when_they_have(
 
 
 @KINDS
-def test_what_is_recovered_on_a_loop_has_the_context_of_its_task(kind: Kind) -> None:
+def test_what_is_recovered_on_a_loop_has_the_context_of_its_task(kind: MakeLoop) -> None:
     seen, gate = list[str](), AsyncGate()
 
     async def look() -> str:

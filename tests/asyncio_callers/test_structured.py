@@ -9,8 +9,8 @@ import pytest
 from apps import Key, app_with, records
 from intermission import CancelSource, Run, RunConfig, Runner, RunStatus
 from intermission.testing import Gate, ScriptedModel, text
-from intermission_storage import MemoryEventLog
-from loop_kinds import LOOPS, Kind, run_on
+from intermission_storage import Kind, MemoryEventLog
+from loop_kinds import LOOPS, MakeLoop, run_on
 from loops import PATIENCE, forever
 
 KINDS = pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
@@ -70,7 +70,7 @@ async def grouped(*coroutines: Coroutine[Any, Any, object]) -> None:
 
 @KINDS
 def test_a_sibling_that_fails_in_a_task_group_takes_the_runs_of_the_others_along(
-    kind: Kind, held: Held
+    kind: MakeLoop, held: Held
 ) -> None:
     runs = [held.run(number) for number in range(4)]
 
@@ -94,7 +94,7 @@ async def in_block(run: Run) -> None:
 
 
 @KINDS
-def test_a_run_that_fails_ends_its_group_with_its_own_error(kind: Kind, held: Held) -> None:
+def test_a_run_that_fails_ends_its_group_with_its_own_error(kind: MakeLoop, held: Held) -> None:
     async def main() -> None:
         failing = held.runner.run(**key(9), message="hi", config=RunConfig(max_llm_calls=1, timeout=0.001))
         other = held.run()
@@ -108,7 +108,7 @@ def test_a_run_that_fails_ends_its_group_with_its_own_error(kind: Kind, held: He
 
 @KINDS
 def test_of_limits_inside_each_other_the_one_that_has_passed_loses_its_run_alone(
-    kind: Kind, held: Held
+    kind: MakeLoop, held: Held
 ) -> None:
     inner, outer, after = held.run(0), held.run(1), held.run(2)
 
@@ -140,10 +140,12 @@ async def expire(limit: asyncio.Timeout, held: Held, count: int) -> None:
 
 
 @KINDS
-def test_what_is_gathered_and_given_up_is_lost_and_what_is_shielded_goes_on(kind: Kind, held: Held) -> None:
+def test_what_is_gathered_and_given_up_is_lost_and_what_is_shielded_goes_on(
+    kind: MakeLoop, held: Held
+) -> None:
     async def main() -> None:
         lost, kept = [held.run(number) for number in range(2)], held.run(2)
-        gathered = asyncio.gather(*(asyncio.ensure_future(run) for run in lost), forever())
+        gathered = asyncio.gather(asyncio.gather(*(asyncio.ensure_future(run) for run in lost)), forever())
         shielded = asyncio.create_task(shield(kept))
         await held.begun(3)
         gathered.cancel()
@@ -154,6 +156,7 @@ def test_what_is_gathered_and_given_up_is_lost_and_what_is_shielded_goes_on(kind
         assert (kept.state, kept.cancel_report) == ("running", None)
         held.gate.open()
         assert await kept.aanswer(PATIENCE) == "Hello"
+        assert await kept.aterminated(PATIENCE)
         await held.assert_lost(*lost)
 
     run_on(kind, main())
@@ -164,7 +167,7 @@ async def shield(run: Run) -> None:
 
 
 @KINDS
-def test_runs_are_awaited_as_they_are_completed(kind: Kind, held: Held) -> None:
+def test_runs_are_awaited_as_they_are_completed(kind: MakeLoop, held: Held) -> None:
     async def main() -> None:
         held.gate.open()
         runs = [held.run(number) for number in range(8)]
@@ -178,7 +181,7 @@ def test_runs_are_awaited_as_they_are_completed(kind: Kind, held: Held) -> None:
 
 
 @KINDS
-def test_a_task_that_is_cancelled_before_it_begins_starts_no_run(kind: Kind, held: Held) -> None:
+def test_a_task_that_is_cancelled_before_it_begins_starts_no_run(kind: MakeLoop, held: Held) -> None:
     async def main() -> None:
         run = held.run()
         task = asyncio.ensure_future(run.aresult())
@@ -196,7 +199,7 @@ def test_a_task_that_is_cancelled_before_it_begins_starts_no_run(kind: Kind, hel
 
 
 @KINDS
-def test_of_two_tasks_the_last_to_be_cancelled_takes_the_run_along(kind: Kind, held: Held) -> None:
+def test_of_two_tasks_the_last_to_be_cancelled_takes_the_run_along(kind: MakeLoop, held: Held) -> None:
     async def main() -> None:
         run = held.run()
         first, last = asyncio.ensure_future(consume(run)), asyncio.ensure_future(run)
@@ -212,7 +215,7 @@ def test_of_two_tasks_the_last_to_be_cancelled_takes_the_run_along(kind: Kind, h
 
 
 @KINDS
-def test_cancels_by_asyncio_at_any_moment_end_each_run_once_and_leave_nothing(kind: Kind) -> None:
+def test_cancels_by_asyncio_at_any_moment_end_each_run_once_and_leave_nothing(kind: MakeLoop) -> None:
     log = MemoryEventLog()
 
     async def main() -> None:
@@ -239,4 +242,4 @@ def test_cancels_by_asyncio_at_any_moment_end_each_run_once_and_leave_nothing(ki
     run_on(kind, main())
     for number in range(7):
         kinds = [record.kind for record in records(log, session_id=str(number))]
-        assert kinds.count("run_started") == kinds.count("run_ended")
+        assert kinds.count(Kind.RUN_STARTED) == kinds.count(Kind.RUN_ENDED)

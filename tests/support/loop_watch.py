@@ -21,22 +21,18 @@ STALL = 1.0  # seconds that a step of a loop may take on a busy machine; measure
 _BEAT = 0.001  # seconds
 
 _LOG = ["append", "submit", "delete", "read", "follow", "head", "streams", "index", "close"]
-_WAITS: dict[CodeType, str] = {
-    **{
-        function.__code__: function.__qualname__
-        for function in (
-            *(Latch.wait, Promise.wait, Reply.wait, gates.hold),
-            *(threading.Condition.wait, threading.Condition.wait_for, threading.Thread.join),
-        )
-    },
-    **{
-        getattr(log, name).__code__: f"{log.__name__}.{name}"
-        for log in (LmdbEventLog, MemoryEventLog)
-        for name in _LOG
-    },
-}
-_SYSTEM = {"fsync", "fdatasync", "getaddrinfo", "connect", "recv", "recv_into", "sendall", "accept", "lockf"}
-_SYSTEM |= {"flock", "waitpid", "sleep"}
+_FUNCTIONS: list[Any] = [
+    *(Latch.wait, Promise[Any].wait, Reply.wait, gates.hold),
+    *(threading.Condition.wait, threading.Condition.wait_for, threading.Thread.join),
+    *(getattr(log, name) for log in (LmdbEventLog, MemoryEventLog) for name in _LOG),
+]
+_WAITS: dict[CodeType, str] = {one.__code__: one.__qualname__ for one in _FUNCTIONS}
+_SYSTEM = frozenset(
+    {
+        *("fsync", "fdatasync", "getaddrinfo", "connect", "recv", "recv_into", "sendall", "accept"),
+        *("lockf", "flock", "waitpid", "sleep"),
+    }
+)
 _BETWEEN = {threading.Thread.start.__code__, threading.Semaphore.acquire.__code__}
 """Who starts a thread waits until it is there, and an executor looks for an idle one, for 0 seconds."""
 

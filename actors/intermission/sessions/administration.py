@@ -46,7 +46,9 @@ class Administration:
             user_id: Only this user's.
             session_id: Only those of the sessions of this id.
         """
-        return [self._viewers.of_run(run) for run in self._directory.runs(user_id, session_id)]
+        # One that has told its end is in the directory for a moment longer.
+        runs = (run for run in self._directory.runs(user_id, session_id) if run.result is None)
+        return [self._viewers.of_run(run) for run in runs]
 
     def attach(self, *, user_id: str, session_id: str, after: int = 0) -> Run:
         """Return a viewer of a session: its stored events, then those of the run in flight, to its end.
