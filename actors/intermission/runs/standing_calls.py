@@ -6,7 +6,7 @@ from typing import Any
 
 from intermission.agents.base import AgentContext
 from intermission.agents.confirmations import Asked, asked_about
-from intermission.agents.contents import outcome_response
+from intermission.agents.outcomes import outcome_response
 from intermission.content import FunctionCall, FunctionResponse
 from intermission.pending import Confirmation, PendingKind
 from intermission.tools.base import LookUp, OnResume, Tool, on_resume

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from intermission.agents.contents import CallOutcome
+from intermission.agents.outcomes import CallOutcome
 from intermission.events import Event
 from intermission.state import Operation, apply_change, own_change
 from intermission_storage import EventLog, Kind, Record

@@ -1,6 +1,6 @@
 """`SessionWriter`: gives a session's batches to the log, and keeps the end that the log refused."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -107,11 +107,13 @@ class SessionWriter:
             needs=needs,
         )
 
-    def _followed(self, view: SessionView, invocation_id: str) -> Iterator[IndexEntry]:
-        """The entries of runs that were left, and are left alone now that another one begins."""
-        for left, begun in view.unfinished.items():
-            if left != invocation_id and begun.get("status") in {None, RunStatus.INTERRUPTED}:
-                yield open_run(self._key, left, begun["timestamp"], followed=True)
+    def _followed(self, view: SessionView, invocation_id: str) -> list[IndexEntry]:
+        """The entry of the run before, if it was left, and is left alone now that another one begins."""
+        left = view.newest  # it has followed those before it
+        begun = None if left is None or left == invocation_id else view.unfinished.get(left)
+        if left is None or begun is None or begun.get("status") not in {None, RunStatus.INTERRUPTED}:
+            return []
+        return [open_run(self._key, left, begun["timestamp"], followed=True)]
 
     def _started(self, current: CurrentRun, invocation_id: str, view: SessionView, now: float) -> Record:
         app = self._host.app
