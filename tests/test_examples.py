@@ -78,10 +78,13 @@ TYPED = {"chat.py": "Hello.\nStill there?\n", "client_chat.py": "Hello.\n/again\
 # An example that is itself tests, as its reader would have them.
 TESTS = "test_support_agent.py"
 
+# One that serves for ever; `tests/asyncio_callers/test_web_chat.py` tests it.
+SERVER = "web_chat.py"
+
 
 def test_every_example_is_expected_to_print_something() -> None:
     examples = sorted(path.name for path in (tree.ROOT / "examples").glob("*.py"))
-    assert examples == sorted([*EXPECTED, TESTS])
+    assert examples == sorted([*EXPECTED, TESTS, SERVER])
 
 
 @pytest.mark.parametrize("name", EXPECTED)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.keys import SessionKey
 from intermission.pending import PendingCall
 from intermission.runs.lifecycle import Lifecycle
@@ -10,7 +11,7 @@ from intermission.runs.receipt import CancelReceipt, ResidualWork
 from intermission.runs.residual import receipt_of, residual_of
 from intermission.runs.result import CancelSource
 from intermission.runs.run import Run
-from intermission.runs.waiting import Deadline, in_worker, wait_async, waiting_for_cancel, warn_of_blocking
+from intermission.runs.waiting import Deadline, in_worker, wait_async, waiting_for_cancel
 from intermission.sessions.catalog import Sessions
 from intermission.sessions.directory import Directory
 from intermission.sessions.follow import Viewers
@@ -51,7 +52,9 @@ class Administration:
             user_id: Only this user's.
             session_id: Only those of the sessions of this id.
         """
-        return [self._viewers.of_run(run) for run in self._directory.runs(user_id, session_id)]
+        # One that has told its end is in the directory for a moment longer.
+        runs = (run for run in self._directory.runs(user_id, session_id) if run.result is None)
+        return [self._viewers.of_run(run) for run in runs]
 
     def attach(self, *, user_id: str, session_id: str, after: int = 0) -> Run:
         """Return a viewer of a session: its stored events, then those of the run in flight, to its end.
@@ -125,10 +128,12 @@ class Administration:
         deadline = Deadline(timeout)
         run = self._find(user_id, session_id, invocation_id)
         if run is None:
+            warn_of_blocking("Runner.cancel", "acancel")
             key = SessionKey(self._host.app.name, user_id, session_id)
             return self._viewers.cancel_elsewhere(key, invocation_id, reason, take_over=take_over)
         outcome = run.cancel(CancelSource.ADMIN, reason)
         if wait:
+            warn_of_blocking("Runner.cancel", "acancel")
             with waiting_for_cancel(run):
                 run.wait_ended(deadline.left)
                 run.work.wait(deadline.left)
