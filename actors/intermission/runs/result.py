@@ -1,5 +1,6 @@
 """How a run ended: `RunStatus`, `CancelSource`, the `Verdict` that decided it, and `RunResult`."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -7,6 +8,7 @@ from typing import Self
 
 from intermission.errors import RunInterruptedError
 from intermission.events import Event, Usage
+from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.pending import PendingCall
 
 __all__ = ["CancelSource", "RunResult", "RunStatus", "Verdict"]
@@ -101,7 +103,12 @@ class RunResult:
         Raises:
             StorageError: The log cannot be read; after the runner's `close` it is `LogClosedError`.
         """
+        warn_of_blocking("RunResult.events", "aevents")
         return self.read_events()
+
+    async def aevents(self) -> list[Event]:
+        """As `events`, without blocking the event loop."""
+        return await asyncio.to_thread(self.read_events)
 
     def raise_for_status(self) -> None:
         """Do nothing if the run completed; else raise its error, or `RunInterruptedError` if it has none."""

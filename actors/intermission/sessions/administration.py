@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.keys import SessionKey
 from intermission.pending import PendingCall
 from intermission.runs.lifecycle import Lifecycle
@@ -10,13 +11,14 @@ from intermission.runs.receipt import CancelReceipt, ResidualWork
 from intermission.runs.residual import receipt_of, residual_of
 from intermission.runs.result import CancelSource
 from intermission.runs.run import Run
-from intermission.runs.waiting import Deadline, in_worker, wait_async, waiting_for_cancel, warn_of_blocking
+from intermission.runs.waiting import Deadline, in_worker, wait_async, waiting_for_cancel
 from intermission.sessions.catalog import Sessions
 from intermission.sessions.directory import Directory
 from intermission.sessions.follow import Viewers
 from intermission.sessions.host import Host
 from intermission.sessions.metrics import metrics_of
 from intermission.sessions.reading import pending_calls
+from intermission_storage import EventLog
 
 __all__ = ["Administration"]
 
@@ -38,6 +40,11 @@ class Administration:
         self._viewers = Viewers(host, directory)
         self.sessions = Sessions(host, directory)
 
+    @property
+    def log(self) -> EventLog:
+        """The event log, the one that was handed in or the runner's own."""
+        return self._host.log
+
     def active(self, *, user_id: str | None = None, session_id: str | None = None) -> list[Run]:
         """Return the runs that are queued or under way here, oldest first, as viewers.
 
@@ -45,7 +52,9 @@ class Administration:
             user_id: Only this user's.
             session_id: Only those of the sessions of this id.
         """
-        return [self._viewers.of_run(run) for run in self._directory.runs(user_id, session_id)]
+        # One that has told its end is in the directory for a moment longer.
+        runs = (run for run in self._directory.runs(user_id, session_id) if run.result is None)
+        return [self._viewers.of_run(run) for run in runs]
 
     def attach(self, *, user_id: str, session_id: str, after: int = 0) -> Run:
         """Return a viewer of a session: its stored events, then those of the run in flight, to its end.
@@ -119,10 +128,12 @@ class Administration:
         deadline = Deadline(timeout)
         run = self._find(user_id, session_id, invocation_id)
         if run is None:
+            warn_of_blocking("Runner.cancel", "acancel")
             key = SessionKey(self._host.app.name, user_id, session_id)
             return self._viewers.cancel_elsewhere(key, invocation_id, reason, take_over=take_over)
         outcome = run.cancel(CancelSource.ADMIN, reason)
         if wait:
+            warn_of_blocking("Runner.cancel", "acancel")
             with waiting_for_cancel(run):
                 run.wait_ended(deadline.left)
                 run.work.wait(deadline.left)

@@ -12,10 +12,11 @@ from intermission.content import plain_copy
 from intermission.errors import SessionBusyError, SessionClosedError, SessionExistsError, SessionNotFoundError
 from intermission.events import Event
 from intermission.kernel.dispatcher import blocking_here
+from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.kernel.ref import ActorRef
 from intermission.keys import SessionKey
 from intermission.runs.current import place_of, waiter
-from intermission.runs.waiting import in_worker, warn_of_blocking
+from intermission.runs.waiting import in_worker
 from intermission.sessions.directory import Directory
 from intermission.sessions.host import Host
 from intermission.sessions.messages import Delete, SetState
@@ -72,9 +73,10 @@ class Sessions:
     """The sessions of one app in one log. `Runner.sessions` is one.
 
     Each call has a twin for event loops, whose blocking work is done by the runner's workers: `acreate`,
-    `aget`, `alist`, `adelete`, `aevents`, `aruns`, `aset_state`. All of them raise a `StorageError` when the
-    log cannot be read or written, and a `ValueError` or `TypeError` for ids that cannot be any. When the
-    runner is closed, a log that it was handed can still be read; nothing is changed any more.
+    `aget`, `aexists`, `alist`, `adelete`, `aevents`, `aruns`, `aset_state`. All of them raise a
+    `StorageError` when the log cannot be read or written, and a `ValueError` or `TypeError` for ids that
+    cannot be any. When the runner is closed, a log that it was handed can still be read; nothing is changed
+    any more.
 
     Args:
         host: The runner.
@@ -124,7 +126,7 @@ class Sessions:
         Raises:
             SessionNotFoundError: The log holds no such session.
         """
-        warn_of_blocking("Sessions.get", "aget")
+        warn_of_blocking("Sessions.get", "aget (ainfo, astate)")
         return self._get(SessionKey(self._app, user_id, session_id))
 
     def list(self, *, user_id: str | None = None) -> builtins.list[SessionEntry]:
@@ -269,6 +271,7 @@ class Sessions:
 
     def exists(self, *, user_id: str, session_id: str) -> bool:
         """Return whether the log holds the session."""
+        warn_of_blocking("Sessions.exists", "aexists")
         return self._log.head(SessionKey(self._app, user_id, session_id).stream).position > 0
 
     async def aexists(self, *, user_id: str, session_id: str) -> bool:
