@@ -101,6 +101,8 @@ def test_a_run_that_fails_ends_its_group_with_its_own_error(kind: MakeLoop, held
         with pytest.raises(ExceptionGroup, match="unhandled") as caught:
             await grouped(consume(other), consume(failing))
         assert [type(error).__name__ for error in caught.value.exceptions] == ["RunTimeoutError"]
+        held.gate.open()
+        assert await failing.aterminated(PATIENCE)
         await held.assert_lost(other)
 
     run_on(kind, main())
