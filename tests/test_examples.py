@@ -29,6 +29,11 @@ EXPECTED = {
         "Say it in Dutch: Tea grows in hills, mostly.\n"
     ),
     "async_tool.py": "The sky is blue everywhere.\n{'cities': ['Rome', 'Oslo', 'Lima']}\n",
+    "client_chat.py": (
+        "> I am listening.\n"
+        "> the newest turn of session 'terminal' has ended, so nothing is left to do. Nothing was stored.\n"
+        "> "
+    ),
     "chat.py": "> I am listening.\n> I am listening.\n> ",
     "billing_plugin.py": (
         "ada: 12 tokens, completed\nben: 0 tokens or more, failed\neve: 0 tokens or more, cancelled\n"
@@ -68,7 +73,7 @@ EXPECTED = {
 }
 
 
-TYPED = {"chat.py": "Hello.\nStill there?\n"}
+TYPED = {"chat.py": "Hello.\nStill there?\n", "client_chat.py": "Hello.\n/again\n"}
 
 # An example that is itself tests, as its reader would have them.
 TESTS = "test_support_agent.py"

@@ -45,7 +45,7 @@ class Walked(list[Event]):
             yield event
 
     def __getitem__(self, index: Any) -> Any:
-        found = super().__getitem__(index)
+        found: Any = super().__getitem__(index)
         self.read += len(found) if isinstance(index, slice) else 1
         return found
 

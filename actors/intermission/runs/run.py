@@ -20,7 +20,7 @@ from intermission.runs.stream import Stream
 from intermission.runs.subscription import Subscription
 from intermission.runs.waiting import Deadline, start_in_call, wait_async, waiting, waiting_for_cancel
 
-__all__ = ["Run"]
+__all__ = ["Run", "lifecycle_of"]
 
 
 class Run:
@@ -39,10 +39,9 @@ class Run:
         self._lifecycle = lifecycle
         self._view = view  # the stream of a viewer, who neither starts nor ends anything
         self._consumed = False
-        if view is None:
-            self._consumers = lifecycle.consumers
-        else:
-            self._consumers = Consumers(lifecycle.services.dispatcher, _nothing, detached=True)
+        self._consumers = lifecycle.consumers
+        if view is not None:
+            self._consumers = Consumers(lifecycle.services.dispatcher, lambda: None, detached=True)
         self._blocks: list[object] = []  # the consumers that stand for `with` blocks
 
     @property
@@ -393,5 +392,6 @@ class Run:
         return f"<Run {self.invocation_id or '(cold)'} of {self.user_id}/{self.session_id}: {stands}>"
 
 
-def _nothing() -> None:
-    """A viewer that goes touches nothing."""
+def lifecycle_of(run: Run) -> Lifecycle:
+    """Return where a run stands, for who waits for it in a way of their own."""
+    return run._lifecycle  # pyright: ignore[reportPrivateUsage]  # of this module

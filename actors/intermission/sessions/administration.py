@@ -18,6 +18,7 @@ from intermission.sessions.follow import Viewers
 from intermission.sessions.host import Host
 from intermission.sessions.metrics import metrics_of
 from intermission.sessions.reading import pending_calls
+from intermission_storage import EventLog
 
 __all__ = ["Administration"]
 
@@ -38,6 +39,11 @@ class Administration:
         self._directory = directory
         self._viewers = Viewers(host, directory)
         self.sessions = Sessions(host, directory)
+
+    @property
+    def log(self) -> EventLog:
+        """The event log, the one that was handed in or the runner's own."""
+        return self._host.log
 
     def active(self, *, user_id: str | None = None, session_id: str | None = None) -> list[Run]:
         """Return the runs that are queued or under way here, oldest first, as viewers.
