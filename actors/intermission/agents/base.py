@@ -58,6 +58,7 @@ class AgentContext:
         branch: Names of the parallel branches that the agent is on, joined by dots; `None` on none.
         outcomes: What the log knows of the session's calls that began and that no event answers, by their
             ids: the response, or `"not_started"`, `"stopped"` or `"unknown"`. `None` if nothing is known.
+        begun: The numbers of the records with which those calls began, each for the last time.
         callback_data: What callbacks and plugins leave for each other: one for all agents of the run. It
             ends with the run, and is not stored.
         root: The app's root agent; `None` outside of a run.
@@ -87,6 +88,7 @@ class AgentContext:
     agent_state: AgentState = field(default_factory=AgentState)
     saved: Checkpoint | None = None
     agent_name: str = ""
+    begun: Mapping[str, int] | None = None
 
     def event(self, author: str, **fields: Any) -> Event:
         """Return a new event of this run and branch, stamped now; `fields` are those of `Event`."""

@@ -53,6 +53,7 @@ class Environment:
         events: The session's events, which grow as they are stored.
         plugins: The app's plugins.
         outcomes: See `AgentContext`.
+        begun: See `AgentContext`.
         root: The app's root agent.
         resumable: Whether the app keeps what is needed to go on with its runs.
         pauses: Whether a run ends where a call waits for an answer from outside.
@@ -70,6 +71,7 @@ class Environment:
         events: Sequence[Event],
         plugins: Plugins,
         outcomes: Mapping[str, CallOutcome] | None = None,
+        begun: Mapping[str, int] | None = None,
         root: BaseAgent | None = None,
         *,
         resumable: bool = False,
@@ -86,6 +88,7 @@ class Environment:
         self._progress = progress
         self._root = root
         self._outcomes = outcomes
+        self._begun = begun
         self.plugins = plugins
         # Where an event is looked at before it is shown, the run's end waits for that.
         self.ends_with_event = not plugins.hooks("on_event_callback")
@@ -141,6 +144,7 @@ class Environment:
             cancellation=self.scope,
             branch=self._branch,
             outcomes=self._outcomes,
+            begun=self._begun,
             callback_data=self.callback_data,
             root=self._root,
             resumable=self.resumable,

@@ -23,7 +23,7 @@ class Standing:
         made: The responses of those that were made, or are not made again, and that no event holds yet.
         waiting: Those that wait for an answer from outside.
         ask: Those about which a person is to be asked whether to make them again.
-        confirmed: What was said to those that asked for leave.
+        confirmed: What was said last to those that asked for leave.
         look_up: How to find out what became of those that were begun.
     """
 
@@ -49,6 +49,7 @@ def standing_of(
 ) -> Standing:
     """Return how an agent's calls stand, as the events and the journal tell."""
     standing = Standing()
+    outcomes, begun = context.outcomes or {}, context.begun or {}
     responded = {response.id for event in context.events for response in event.function_responses}
     asked = asked_about(context.events, agent, calls)
     for index, call in enumerate(calls):
@@ -57,12 +58,17 @@ def standing_of(
         # Where runs do not pause, a call that asked was answered, too: that it waits.
         if call.id in responded and (context.pauses or not confirmed):
             standing.answered.add(index)
-        elif about is not None and (about.said is not None or about.kind is PendingKind.CONFIRMATION):
-            _asked(standing, index, call, about)
-        elif about is not None:
-            standing.waiting.add(index)
+        elif about is None:
+            _journal(standing, index, call, outcomes.get(call.id), tools.get(call.name))
         else:
-            _journal(standing, index, call, (context.outcomes or {}).get(call.id), tools.get(call.name))
+            if about.leave is not None:
+                standing.confirmed[index] = about.leave
+            if (
+                about.said is not None and begun.get(call.id, 0) > about.since
+            ):  # with that answer, which is used
+                _journal(standing, index, call, outcomes.get(call.id), tools.get(call.name))
+            else:
+                _asked(standing, index, call, about)
     return standing
 
 
@@ -72,14 +78,12 @@ def _asked(standing: Standing, index: int, call: FunctionCall, about: Asked) -> 
         standing.waiting.add(index)
     elif not isinstance(said, Confirmation):
         standing.made[index] = FunctionResponse(call.id, call.name, said)
-    elif said.confirmed or about.kind is PendingKind.CONFIRMATION:
-        standing.confirmed[index] = said
-    else:
+    elif about.kind is PendingKind.RESUME and not said.confirmed:
         standing.made[index] = _unknown(call)
 
 
 def _journal(standing: Standing, index: int, call: FunctionCall, outcome: Any, tool: Tool | None) -> None:
-    """Say how a call stands about which nobody was asked."""
+    """Say how a call stands about which nobody was asked, or that was begun since."""
     if outcome == "pending":
         standing.waiting.add(index)
     elif outcome == "unknown":

@@ -25,6 +25,7 @@ class SessionView:
             its first record.
         events: Its events, oldest first.
         outcomes: What is known of the calls that began and that no event answers; see `AgentContext`.
+        begun: The numbers of the records with which those calls began, each for the last time.
         newest: The run that was begun last.
         unfinished: The last beginnings of the runs that have not completed, with `status` for those that
             have an end, by their ids.
@@ -34,6 +35,7 @@ class SessionView:
     """
 
     __slots__ = (
+        "begun",
         "created",
         "events",
         "identity",
@@ -50,6 +52,7 @@ class SessionView:
         self.identity: Any = None
         self.events: list[Event] = []
         self.outcomes: dict[str, CallOutcome] = {}
+        self.begun: dict[str, int] = {}
         self.newest: str | None = None
         self.unfinished: dict[str, Mapping[str, Any]] = {}
         self.state: dict[str, Any] = {}
@@ -94,6 +97,7 @@ class SessionView:
                     for response in event.function_responses:
                         if event.author == "user" or self.outcomes.get(response.id) != "pending":
                             self.outcomes.pop(response.id, None)
+                            self.begun.pop(response.id, None)
                 actions = event.actions
                 if actions.state_delta or actions.state_operations:
                     apply_change(self.state, *own_change(actions.state_delta, actions.state_operations))
@@ -102,6 +106,7 @@ class SessionView:
                 apply_change(self.state, *own_change(data["delta"], operations))
             elif kind == _CALL_STARTED:
                 self.outcomes[data["callId"]] = "unknown"
+                self.begun[data["callId"]] = seq
             elif kind == _CALL_FINISHED:
                 given = data.get("response")
                 self.outcomes[data["callId"]] = data["outcome"] if given is None else given
