@@ -7,6 +7,7 @@ from typing import Any
 from intermission.agents.base import AgentContext
 from intermission.agents.confirmations import Asked, asked_about
 from intermission.agents.contents import outcome_response
+from intermission.agents.progress import Making
 from intermission.content import FunctionCall, FunctionResponse
 from intermission.pending import Confirmation, PendingKind
 from intermission.tools.base import LookUp, OnResume, Tool, on_resume
@@ -49,7 +50,7 @@ def standing_of(
 ) -> Standing:
     """Return how an agent's calls stand, as the events and the journal tell."""
     standing = Standing()
-    outcomes, begun = context.outcomes or {}, context.begun or {}
+    outcomes, makings = context.outcomes or {}, context.makings or {}
     responded = {response.id for event in context.events for response in event.function_responses}
     asked = asked_about(context.events, agent, calls)
     for index, call in enumerate(calls):
@@ -58,18 +59,19 @@ def standing_of(
         # Where runs do not pause, a call that asked was answered, too: that it waits.
         if call.id in responded and (context.pauses or not confirmed):
             standing.answered.add(index)
-        elif about is None:
+            continue
+        if about is not None and about.leave is not None:
+            standing.confirmed[index] = about.leave
+        if about is None or _is_used(about, makings.get(call.id)):
             _journal(standing, index, call, outcomes.get(call.id), tools.get(call.name))
         else:
-            if about.leave is not None:
-                standing.confirmed[index] = about.leave
-            if (
-                about.said is not None and begun.get(call.id, 0) > about.since
-            ):  # with that answer, which is used
-                _journal(standing, index, call, outcomes.get(call.id), tools.get(call.name))
-            else:
-                _asked(standing, index, call, about)
+            _asked(standing, index, call, about)
     return standing
+
+
+def _is_used(about: Asked, making: Making | None) -> bool:
+    """Return whether a call was begun with the answer to a question about it, which counts once."""
+    return about.said is not None and making is not None and making.since > about.since
 
 
 def _asked(standing: Standing, index: int, call: FunctionCall, about: Asked) -> None:

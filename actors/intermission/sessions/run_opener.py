@@ -275,7 +275,7 @@ class RunOpener(Actor):
             view.events,
             self._host.app.plugins,
             view.outcomes,
-            view.begun,
+            view.makings,
             root,
             resumable=self._host.app.resumability_config.is_resumable,
             pauses=self._pauses,

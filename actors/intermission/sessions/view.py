@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from intermission.agents.contents import CallOutcome
+from intermission.agents.progress import Making
 from intermission.events import Event
 from intermission.state import Operation, apply_change, own_change
 from intermission_storage import EventLog, Kind, Record
@@ -25,7 +26,7 @@ class SessionView:
             its first record.
         events: Its events, oldest first.
         outcomes: What is known of the calls that began and that no event answers; see `AgentContext`.
-        begun: The numbers of the records with which those calls began, each for the last time.
+        makings: When those calls were made last, and what they have left, by their ids.
         newest: The run that was begun last.
         unfinished: The last beginnings of the runs that have not completed, with `status` for those that
             have an end, by their ids.
@@ -35,10 +36,10 @@ class SessionView:
     """
 
     __slots__ = (
-        "begun",
         "created",
         "events",
         "identity",
+        "makings",
         "newest",
         "outcomes",
         "position",
@@ -52,7 +53,7 @@ class SessionView:
         self.identity: Any = None
         self.events: list[Event] = []
         self.outcomes: dict[str, CallOutcome] = {}
-        self.begun: dict[str, int] = {}
+        self.makings: dict[str, Making] = {}
         self.newest: str | None = None
         self.unfinished: dict[str, Mapping[str, Any]] = {}
         self.state: dict[str, Any] = {}
@@ -97,7 +98,7 @@ class SessionView:
                     for response in event.function_responses:
                         if event.author == "user" or self.outcomes.get(response.id) != "pending":
                             self.outcomes.pop(response.id, None)
-                            self.begun.pop(response.id, None)
+                            self._answered(response.id, by_user=event.author == "user")
                 actions = event.actions
                 if actions.state_delta or actions.state_operations:
                     apply_change(self.state, *own_change(actions.state_delta, actions.state_operations))
@@ -106,10 +107,13 @@ class SessionView:
                 apply_change(self.state, *own_change(data["delta"], operations))
             elif kind == _CALL_STARTED:
                 self.outcomes[data["callId"]] = "unknown"
-                self.begun[data["callId"]] = seq
+                self.makings[data["callId"]] = Making(seq)
             elif kind == _CALL_FINISHED:
                 given = data.get("response")
                 self.outcomes[data["callId"]] = data["outcome"] if given is None else given
+                made = self.makings.get(data["callId"])
+                if made is not None and (made.left is not None or "actions" in data):
+                    self.makings[data["callId"]] = Making(made.since, data.get("actions"))
             elif kind == _RUN_STARTED:
                 self.unfinished[data["invocationId"]] = data
                 self.newest = data["invocationId"]
@@ -123,3 +127,8 @@ class SessionView:
                 apply_change(self.state, *own_change(data.get("state", {}), ()))
         self.events += events
         return events
+
+    def _answered(self, call_id: str, *, by_user: bool) -> None:
+        made = self.makings.get(call_id)
+        if made is not None and not (by_user and made.left is not None):
+            del self.makings[call_id]  # else its answer was there before what it has left was stored
