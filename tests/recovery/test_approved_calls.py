@@ -1,4 +1,4 @@
-"""An approval is used once: a call that was approved and has begun, or has ended, waits no more."""
+"""Calls that are gone on with: an approval is used once, and so is what a look-up finds."""
 
 import threading
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps import APP, KEY
+from apps import APP, KEY, records
 from intermission import (
     App,
     Confirmation,
@@ -21,7 +21,7 @@ from intermission import (
     ToolContext,
 )
 from intermission.testing import Gate, ScriptedModel, calls
-from intermission_storage import MemoryEventLog
+from intermission_storage import Kind, MemoryEventLog
 from left import recovered
 
 
@@ -179,3 +179,58 @@ def test_a_long_running_call_that_was_approved_is_begun_once_while_others_of_its
         assert runner.resume(**KEY, answers=[waits.reply({"ordered": 1})]).answer(60) == "done"
     assert begun == [waits.function_call_id]
     assert charging.effects == [1]
+
+
+def _down(call: FunctionCall) -> None:
+    raise OSError("the service is down")
+
+
+def _rubbish(call: FunctionCall) -> Any:
+    return "charged"
+
+
+def _unstorable(call: FunctionCall) -> dict[str, Any]:
+    return {"receipt": object()}
+
+
+@pytest.mark.scenario("F6")
+@pytest.mark.parametrize("look_up", [_down, _rubbish, _unstorable])
+def test_a_look_up_that_fails_leaves_the_outcome_unknown_and_the_run_goes_on(
+    look_up: Callable[[FunctionCall], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    log, charging = MemoryEventLog(), Charging(1)
+    tool = FunctionTool(charging.charge, on_resume=look_up)
+    model = ScriptedModel(calls(("charge", {"amount": 1})), default="done")
+    runner = runner_of(log, model, tool)
+    runner.run(**KEY, message="go").start()
+    charging.leave(runner)
+    with runner_of(log, model, tool) as runner:
+        assert recovered(runner)[0].status is RunStatus.COMPLETED
+    assert charging.effects == [1]
+    (told,) = model.requests[-1].contents[-1].function_responses
+    assert told.response["outcome"] == "unknown"
+    assert [kept.data["outcome"] for kept in records(log) if kept.kind == Kind.CALL_FINISHED] == ["unknown"]
+    (line,) = (line for line in caplog.records if line.levelname == "ERROR")
+    assert "charge" in line.message
+    assert line.exc_info is not None
+
+
+def test_a_look_up_has_arguments_of_its_own_and_is_no_async_function() -> None:
+    def look_up(call: FunctionCall) -> None:
+        dict.update(call.args, amount=99)  # type: ignore[arg-type]  # a dict that nobody is to change
+
+    log, charging = MemoryEventLog(), Charging(1)
+    tool = FunctionTool(charging.charge, on_resume=look_up)
+    model = ScriptedModel(calls(("charge", {"amount": 1})), default="done")
+    runner = runner_of(log, model, tool)
+    runner.run(**KEY, message="go").start()
+    charging.leave(runner)
+    with runner_of(log, model, tool) as runner:
+        assert recovered(runner)[0].status is RunStatus.COMPLETED
+    assert charging.effects == [1, 1]
+
+    async def wait(call: FunctionCall) -> None:
+        """Look it up."""
+
+    with pytest.raises(TypeError, match="plain function"):
+        FunctionTool(charging.charge, on_resume=wait)  # type: ignore[arg-type]  # what a checker refuses

@@ -1,5 +1,6 @@
 """What is known of the calls of a turn that was begun before: which are made, which wait, which are left."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,11 +9,15 @@ from intermission.agents.base import AgentContext
 from intermission.agents.confirmations import Asked, asked_about
 from intermission.agents.contents import outcome_response
 from intermission.agents.progress import Making
-from intermission.content import FunctionCall, FunctionResponse
+from intermission.content import FunctionCall, FunctionResponse, plain_copy
 from intermission.pending import Confirmation, PendingKind
+from intermission.runs.calls import CallGivenUpError
 from intermission.tools.base import LookUp, OnResume, Tool, on_resume
+from intermission.tools.results import storable
 
-__all__ = ["FRESH", "Standing", "standing_of"]
+__all__ = ["FRESH", "Standing", "looked_up", "standing_of"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -98,6 +103,22 @@ def _journal(standing: Standing, index: int, call: FunctionCall, outcome: Any, t
             standing.made[index] = _unknown(call)
     elif outcome is not None and outcome not in ("not_started", "asked"):  # may be a dict
         standing.made[index] = FunctionResponse(call.id, call.name, outcome_response(outcome))
+
+
+def looked_up(look_up: LookUp, call: FunctionCall, extra: Mapping[str, Any]) -> FunctionResponse | None:
+    """Return the response that a look-up has for a call; `None` if the call is to be made again.
+
+    Raises:
+        CallGivenUpError: It has failed, so that what came of the call is still unknown.
+    """
+    try:
+        found: object = look_up(FunctionCall(call.id, call.name, plain_copy(call.args)))
+        if found is not None and not isinstance(found, Mapping):
+            raise TypeError(f"on_resume must return a mapping or None, not {type(found).__name__}")
+        return None if found is None else FunctionResponse(call.id, call.name, storable(found))
+    except Exception as error:
+        logger.exception("what came of a call of tool %s could not be looked up", call.name, extra=extra)
+        raise CallGivenUpError("unknown", "what came of it could not be looked up") from error
 
 
 def _unknown(call: FunctionCall) -> FunctionResponse:

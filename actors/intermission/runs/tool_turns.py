@@ -19,14 +19,13 @@ from intermission.runs.call_changes import kept_changes, taken_up
 from intermission.runs.calls import Blocking, CallGivenUpError, Outcome
 from intermission.runs.line import Line, Pause, Store
 from intermission.runs.result import CancelSource
-from intermission.runs.standing_calls import FRESH, Standing, standing_of
+from intermission.runs.standing_calls import FRESH, Standing, looked_up, standing_of
 from intermission.runs.together import Together
 from intermission.runs.tool_calls import Answered, call_tool, failed
 from intermission.runs.tool_hooks import ToolHooks, tool_hooks
 from intermission.state import State, StateChange
 from intermission.tools.base import is_async, is_long_running, time_limit
 from intermission.tools.function import confirmation_needed
-from intermission.tools.results import storable
 from intermission_storage import Record
 
 __all__ = ["NOT_RUN", "tool_turn"]
@@ -81,9 +80,9 @@ class _Turn:
         look_up = self.standing.look_up.get(index)
 
         def function(scope: CancelScope) -> _Made:
-            found = None if look_up is None else look_up(call)
+            found = None if look_up is None else looked_up(look_up, call, environment.extra)
             if found is not None:
-                return FunctionResponse(call.id, call.name, storable(found)), StateChange({}, ()), Actions()
+                return found, StateChange({}, ()), Actions()
             return call_tool(environment, call, tools, hooks, scope, state, confirmation)
 
         limit = time_limit(tools.get(call.name), environment.run.config.tool_timeout)
