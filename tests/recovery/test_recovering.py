@@ -13,6 +13,7 @@ from failpoints import Diary, Points
 from intermission import (
     App,
     CancelSource,
+    FunctionTool,
     LlmAgent,
     LlmCallsLimitExceededError,
     NotResumableError,
@@ -185,6 +186,25 @@ def test_a_new_message_leaves_the_older_run_to_who_asks_for_it_by_its_id(
         assert runner.resume(**KEY, invocation_id=first.invocation_id).answer(60) == "done"
         assert status_of(runner) == ["completed", "completed"]
     assert effects(tmp_path) == {"tool_0": 2, "tool_1": 3, "tool_2": 2}
+
+
+def test_a_run_that_is_gone_on_with_on_purpose_leaves_what_was_left_to_recover() -> None:
+    """Nobody has sent a message behind it, so its caller still waits for an answer."""
+    log, gate = MemoryEventLog(), Gate()
+    tool = FunctionTool(lambda: "paid", name="pay", require_confirmation=True)
+    model = ScriptedModel(calls(("pay", {})), text(gate, "late"), default="done")
+    runner = Runner(resumable(model, tool), log=log)
+    (call,) = runner.run(**KEY, message="Pay.").result(60).pending
+    runner.run(**KEY, message="What time is it?").start()
+    gate.arrived()
+    runner.close(grace=0)
+    gate.open()
+    with Runner(resumable(model, tool), log=log) as runner:
+        waiting = runner.recover()  # a list from before counts as one from behind
+        assert runner.resume(**KEY, answers=[call.approve()]).answer(60) == "done"
+        assert left(runner) == ["s"]
+        assert [run.result(60).status for run in waiting] == [RunStatus.COMPLETED]
+        assert status_of(runner) == ["completed", "completed"]
 
 
 def test_a_run_that_was_left_alone_is_still_ended_by_its_key(nursery: Nursery, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from intermission.errors import RunInterruptedError
 from intermission.events import Event, Usage
 from intermission.pending import PendingCall
 
-__all__ = ["CancelSource", "RunResult", "RunStatus", "Verdict"]
+__all__ = ["COUNTED", "CancelSource", "RunResult", "RunStatus", "Verdict"]
 
 
 class RunStatus(StrEnum):
@@ -23,6 +23,10 @@ class RunStatus(StrEnum):
     EXPIRED = "expired"
     FAILED = "failed"
     ELSEWHERE = "elsewhere"
+
+
+COUNTED = frozenset({RunStatus.COMPLETED, RunStatus.PAUSED})
+"""Ends that no call of a model is left at, so that the tokens of all are known."""
 
 
 class CancelSource(StrEnum):
@@ -70,7 +74,7 @@ class RunResult:
     Attributes:
         status: How it ended.
         text: The text of its last final event; `""` if there is none.
-        usage: The tokens of its stored events.
+        usage: The tokens of its stored events, also of those from before it was gone on with.
         error: What failed it, or why it expired or was never admitted.
         reason: Why it was cancelled or stopped, if it was.
         invocation_id: The run's id; `None` if it ended before it was started.

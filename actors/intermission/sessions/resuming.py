@@ -224,7 +224,7 @@ def _plan_to_recover(view: SessionView, app: App, asked: Resumption, max_attempt
     begun = view.unfinished.get(invocation_id)
     if begun is None or begun.get("status") not in {None, RunStatus.INTERRUPTED}:
         return Nothing(invocation_id, RunStatus.ELSEWHERE, ())
-    if view.newest != invocation_id:
+    if invocation_id in view.followed:
         return Nothing(invocation_id, RunStatus.ELSEWHERE, ())
     attempt = begun.get("attempt", 0) + ("status" not in begun)
     error: Exception | None = None

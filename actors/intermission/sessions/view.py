@@ -22,12 +22,12 @@ class SessionView:
 
     Attributes:
         position: The number of the last record.
+        followed: Of the unfinished runs those behind which a new one has begun.
         identity: What tells the session from another one that was made anew under its name; `None` before
             its first record.
         events: Its events, oldest first.
         outcomes: What is known of the calls that began and that no event answers; see `AgentContext`.
         makings: When those calls were made last, and what they have left, by their ids.
-        newest: The run that was begun last.
         unfinished: The last beginnings of the runs that have not completed, with `status` for those that
             have an end, by their ids.
         state: Its state, without what belongs to the app or the user.
@@ -38,9 +38,9 @@ class SessionView:
     __slots__ = (
         "created",
         "events",
+        "followed",
         "identity",
         "makings",
-        "newest",
         "outcomes",
         "position",
         "state",
@@ -54,7 +54,7 @@ class SessionView:
         self.events: list[Event] = []
         self.outcomes: dict[str, CallOutcome] = {}
         self.makings: dict[str, Making] = {}
-        self.newest: str | None = None
+        self.followed: set[str] = set()
         self.unfinished: dict[str, Mapping[str, Any]] = {}
         self.state: dict[str, Any] = {}
         self.created = 0.0
@@ -115,10 +115,14 @@ class SessionView:
                 if made is not None and (made.left is not None or "actions" in data):
                     self.makings[data["callId"]] = Making(made.since, data.get("actions"))
             elif kind == _RUN_STARTED:
+                if data["invocationId"] in self.unfinished:
+                    self.followed.discard(data["invocationId"])
+                else:
+                    self.followed.update(self.unfinished)
                 self.unfinished[data["invocationId"]] = data
-                self.newest = data["invocationId"]
             elif kind == _RUN_ENDED:
                 begun = self.unfinished.pop(data["invocationId"], None)
+                self.followed.discard(data["invocationId"])
                 if begun is not None and data["status"] != "completed":
                     self.unfinished[data["invocationId"]] = {**begun, "status": data["status"]}
             elif kind == _SESSION_CREATED:

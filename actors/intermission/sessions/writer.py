@@ -84,7 +84,7 @@ class SessionWriter:
             records += [] if run.plan is None else run.plan.records(now)
             records.append(event_record(message))
         entries = [open_run(self._key, run.invocation_id, now)]
-        if view.unfinished:
+        if view.unfinished and run.plan is None:
             entries += self._followed(view, run.invocation_id)
         waiting, answered = current.reindex(self._key, events)
         needs: list[IndexEntry] = []
