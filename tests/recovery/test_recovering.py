@@ -25,6 +25,7 @@ from intermission import (
     RunStatus,
     ToolExecution,
 )
+from intermission.models import Model
 from intermission.testing import Gate, ScriptedModel, calls, text
 from intermission_storage import Kind, MemoryEventLog, verify
 from left import left, recovered, status_of
@@ -167,6 +168,31 @@ def test_in_an_app_that_is_not_resumable_recover_only_ends_what_was_left(
             runner.resume(**KEY, invocation_id="e-1")
         assert runner.run(**KEY, message="go").answer(60) == "done"
     assert effects(tmp_path) == {"tool_0": 2, "tool_1": 2, "tool_2": 1}
+
+
+def test_a_run_from_before_its_app_was_resumable_is_gone_on_with_if_that_has_one_agent() -> None:
+    for others in (0, 1):
+        log, gate = MemoryEventLog(), Gate()
+        model = ScriptedModel(text(gate, "late"), default="done")
+
+        def app(is_resumable: bool, model: Model = model, others: int = others) -> App:
+            below = [LlmAgent(f"other_{number}", ScriptedModel()) for number in range(others)]
+            agent = LlmAgent("agent", model, sub_agents=below)
+            return App("app", agent, resumability_config=ResumabilityConfig(is_resumable=is_resumable))
+
+        runner = Runner(app(False), log=log)
+        run = runner.run(**KEY, message="go").start()
+        gate.arrived()
+        runner.close(grace=0, runs="release")
+        gate.open()
+        assert run.invocation_id is not None
+        with Runner(app(True), log=log) as runner:
+            if others:
+                with pytest.raises(NotResumableError, match=f"{run.invocation_id} was begun when"):
+                    runner.resume(**KEY, invocation_id=run.invocation_id).start()
+            report = runner.recover_all()
+            assert (len(report.continued), len(report.failed)) == (1 - others, others)
+            assert status_of(runner) == [("failed" if others else "completed")]
 
 
 @pytest.mark.scenario("C26")
