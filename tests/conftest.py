@@ -67,6 +67,17 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     return 0
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Share the whole default check out among two processes, and nothing else.
+
+    Two are enough to use the waits of one for the other; more would starve what meets in time. Part of the
+    check is sooner done in one process, and the long one measures.
+    """
+    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    is_default = not (config.getoption("--long") or "race" in str(config.getoption("markexpr")))
+    return 2 if is_whole and is_default and not config.getoption("collectonly") else 0
+
+
 def pytest_configure(config: pytest.Config) -> None:
     long = bool(config.getoption("--long"))
     scale.choose(long=long)

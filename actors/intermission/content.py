@@ -86,7 +86,8 @@ class Blob:
 class Part:
     """One piece of a message: exactly one of `text`, `function_call`, `function_response`, `inline_data`.
 
-    `thought` marks text that the model wrote for itself.
+    `thought` marks text that the model wrote for itself. `thought_signature` is what a provider wants back,
+    unread, with the part in the next request.
     """
 
     text: str | None = None
@@ -94,6 +95,7 @@ class Part:
     function_call: FunctionCall | None = None
     function_response: FunctionResponse | None = None
     inline_data: Blob | None = None
+    thought_signature: bytes | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -108,6 +110,8 @@ class Part:
             data["functionResponse"] = self.function_response.to_dict()
         if self.inline_data is not None:
             data["inlineData"] = self.inline_data.to_dict()
+        if self.thought_signature is not None:
+            data["thoughtSignature"] = base64.b64encode(self.thought_signature).decode()
         return data
 
     @classmethod
@@ -116,12 +120,14 @@ class Part:
         if len(data) == 1 and "text" in data:
             return cls(text=data["text"])
         call, response, blob = data.get("functionCall"), data.get("functionResponse"), data.get("inlineData")
+        signature = data.get("thoughtSignature")
         return cls(
             text=data.get("text"),
             thought=bool(data.get("thought")),
             function_call=None if call is None else FunctionCall.from_dict(call),
             function_response=None if response is None else FunctionResponse.from_dict(response),
             inline_data=None if blob is None else Blob.from_dict(blob),
+            thought_signature=None if signature is None else base64.b64decode(signature),
         )
 
 

@@ -87,6 +87,18 @@ def test_a_response_without_its_call_is_left_out() -> None:
     assert shown(said("hi", "user"), answering("9")) == (Content.user("hi"),)
 
 
+def test_what_a_provider_signed_goes_back_with_the_words_that_it_belongs_to() -> None:
+    signed = Part(text="hm", thought=True, thought_signature=b"s")
+    call = Part(function_call=FunctionCall("", "look"), thought_signature=b"t")
+
+    alone = said(Content("model", (signed,)))
+    both = said(Content("model", (signed, Part(text="yes"), call)))
+
+    sent, _ = shown(alone, both)  # and what the call came to
+    assert sent.parts[:2] == (signed, Part(text="yes"))
+    assert sent.parts[2].thought_signature == b"t"
+
+
 def test_partials_thoughts_and_what_is_empty_are_left_out() -> None:
     thought = said(Content("model", (Part(text="hm", thought=True),)))
     both = said(Content("model", (Part(text="hm", thought=True), Part(text="yes"))))

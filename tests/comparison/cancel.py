@@ -20,38 +20,12 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from bench import Row, show, write
+from frameworks import FRAMEWORKS, PLACE, install, python_of
 from tree import ROOT, environment
 from two_models import CASES, SceneServer
 
-PLACE = ROOT / ".bench" / "cancel"
 ADAPTERS = Path(__file__).parent / "adapters"
 PATIENCE = 60.0  # seconds for a process to end when its scene is over
-
-
-class Compared(NamedTuple):
-    """A framework.
-
-    Attributes:
-        packages: What pip installs for it; nothing for what is here.
-        adapter: The script that plays a scene with it.
-        plain: How it is cancelled.
-        streaming: How it is cancelled while it streams, if that differs.
-    """
-
-    packages: tuple[str, ...]
-    adapter: str
-    plain: str
-    streaming: str = ""
-
-
-TASK = "`task.cancel()`"
-FRAMEWORKS = {
-    "intermission": Compared((), "with_intermission", "`run.cancel()`"),
-    "google-adk": Compared(("google-adk",), "with_google_adk", f"`abort_signal`, {TASK}"),
-    "langgraph": Compared(("langgraph", "langchain", "langchain-openai"), "with_langgraph", TASK),
-    "openai-agents": Compared(("openai-agents",), "with_openai_agents", TASK, "`result.cancel()`"),
-    "pydantic-ai": Compared(("pydantic-ai-slim[openai]",), "with_pydantic_ai", "`token.cancel()`"),
-}
 
 
 class Seen(NamedTuple):
@@ -65,21 +39,6 @@ class Seen(NamedTuple):
     says: str
     went_on: bool
     next: str
-
-
-def python_of(name: str, place: Path) -> Path:
-    """Return the interpreter that has a framework, which may not be there."""
-    return place / name / "bin" / "python" if FRAMEWORKS[name].packages else Path(sys.executable)
-
-
-def install(name: str, place: Path) -> None:
-    """Install a framework, if it is not there."""
-    python = python_of(name, place)
-    if not python.exists():
-        write(f"installing {name}")
-        subprocess.run([sys.executable, "-m", "venv", str(place / name)], check=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", *FRAMEWORKS[name].packages]
-        subprocess.run(pip, check=True)
 
 
 def play(name: str, case: str, python: Path) -> Seen:

@@ -84,11 +84,19 @@ def test_a_placeholder_that_is_no_key_garbles_no_message() -> None:
         ({"message": "too many", "code": 429}, ModelErrorKind.RATE_LIMIT, "too many"),
         ({"message": "too long", "code": "context_length_exceeded"}, ModelErrorKind.SERVICE, "too long"),
         ({"message": "fine?", "code": 0}, ModelErrorKind.SERVICE, "fine?"),
+        ({"type": "overloaded_error", "message": "busy"}, ModelErrorKind.SERVICE, "busy"),
+        ({"type": "rate_limit_error", "message": "slow"}, ModelErrorKind.RATE_LIMIT, "slow"),
+        ({"status": "PERMISSION_DENIED", "message": "no"}, ModelErrorKind.AUTHENTICATION, "no"),
+        (
+            {"code": "invalid_api_key", "type": "request", "message": "no"},
+            ModelErrorKind.AUTHENTICATION,
+            "no",
+        ),
         ({"detail": "odd"}, ModelErrorKind.SERVICE, '{"detail": "odd"}'),
         ("a mere text", ModelErrorKind.SERVICE, "a mere text"),
     ],
 )
-def test_an_error_inside_an_answer_tells_its_kind_if_it_holds_a_status(
+def test_an_error_inside_an_answer_tells_its_kind_if_it_holds_a_status_or_a_word_for_it(
     error: object, kind: ModelErrorKind, shown: str
 ) -> None:
     reported = Failures().reported(error)

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, cast
 
 from intermission.testing import Gate, calls, chat_history, gemini_history, text
-from intermission.testing.chat_wire import END_MARKER, stream_events, whole_body
+from intermission.testing.chat_wire import ChatWire
 from intermission.testing.replies import CallsReply, TextReply
 
 __all__ = ["CASES", "SceneServer"]
@@ -18,6 +18,9 @@ CASES = ("blocking tool", "async tool", "model", "streaming model")
 """What the first request comes to: a call of the tool `look`, no answer, or one that stops in its middle."""
 
 AGAIN = "And?"  # what the next run's message says
+
+
+_CHAT = ChatWire()
 
 
 class SceneServer:
@@ -117,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif streaming:
             self._stream(_gemini_events(reply) if gemini else _chat_events(reply))
         else:
-            self._send(200, _gemini_body(_said(reply), "STOP") if gemini else whole_body(reply, "any"))
+            self._send(200, _gemini_body(_said(reply), "STOP") if gemini else _CHAT.whole_body(reply, {}))
 
     def _stream(self, events: Iterator[Any]) -> None:
         self.send_response(200)
@@ -186,8 +189,8 @@ def _gemini_body(parts: list[dict[str, Any]], finish: str | None) -> dict[str, A
 
 
 def _chat_events(reply: TextReply | CallsReply) -> Iterator[Any]:
-    yield from stream_events(reply, "any", with_usage=True)
-    yield END_MARKER
+    yield from _CHAT.stream_events(reply, {"stream_options": {"include_usage": True}})
+    yield _CHAT.end_marker
 
 
 def _gemini_events(reply: TextReply | CallsReply) -> Iterator[bytes | Gate]:

@@ -9,6 +9,7 @@ and end with the user. Two messages of one role may follow each other: who must 
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from intermission.agents.compaction import compacted
@@ -176,17 +177,19 @@ class _Talk:
                 ids.append(shown)
                 if not shown or shown in self._asked:
                     shown = f"{event.id}-{index}"
-                    part = Part(function_call=FunctionCall(shown, call.name, call.args))
+                    part = replace(part, function_call=FunctionCall(shown, call.name, call.args))
                 asked[shown] = call
                 spoken.append(part)
-            elif (part.text or part.inline_data is not None) and not part.thought:
+            elif part.thought_signature is not None or (
+                (part.text or part.inline_data is not None) and not part.thought
+            ):
                 spoken.append(part)
         if asked:
             turn = _Turn(Content("model", tuple(spoken)), asked, event.long_running_tool_ids)
             for shown, call in asked.items():
                 self._asked[call.id] = turn, shown
             self.said.append(turn)
-        elif spoken and any(not part.text or not part.text.isspace() for part in spoken):
+        elif any(map(_says_something, spoken)):
             self.said.append(Content(_role(event.author, content), tuple(spoken)))
         if answered is not None:
             self._answered = answered, before, len(self.said)
@@ -265,10 +268,17 @@ def _since_newest_message(events: Sequence[Event], agent: str, branch: str | Non
 def _begins_turn(part: Part, author: str) -> bool:
     if part.thought:
         return False
-    if part.inline_data is not None or (part.text and not part.text.isspace()):
+    if _says_something(part):
         return True
     # A user who only answers a call goes on with the turn of the call.
     return author != "user" and (part.function_call is not None or part.function_response is not None)
+
+
+def _says_something(part: Part) -> bool:
+    """Return whether a part is more than space, and than what the model keeps for itself."""
+    if part.thought:
+        return False
+    return part.inline_data is not None or bool(part.text and not part.text.isspace())
 
 
 def _role(author: str, content: Content) -> str:

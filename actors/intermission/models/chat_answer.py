@@ -1,50 +1,19 @@
 """`ChatAnswer`: puts an answer of an OpenAI chat-completions endpoint together, streamed or whole."""
 
 import json
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 from intermission.content import Content, Part
 from intermission.events import Usage
+from intermission.models.answer_fields import Said, token_count
 from intermission.models.base import ModelResponse
 from intermission.models.chat_calls import ChatCalls
 from intermission.models.failures import Failures
-from intermission.models.whole_text import TextPieces
+from intermission.models.http_model import News
 
-__all__ = ["ChatAnswer", "News"]
+__all__ = ["ChatAnswer"]
 
-_MOST_TOKENS = 2**53  # beyond it not every reader of JSON keeps each digit, and no count is real
-
-
-class News(NamedTuple):
-    """What a chunk brings: parts to show, and whether it says anything at all."""
-
-    parts: tuple[Part, ...] = ()
-    says_something: bool = False
-
-
-class _Said:
-    """A text that comes in pieces, what the model says or what it thinks."""
-
-    def __init__(self, *, thought: bool) -> None:
-        self._thought = thought
-        self._pieces = TextPieces()
-        self._text: list[str] = []
-
-    def add(self, piece: str) -> tuple[Part, ...]:
-        return self._parts(self._pieces.add(piece)) if piece else ()  # most chunks hold one of two texts
-
-    def end(self) -> tuple[Part, ...]:
-        return self._parts(self._pieces.end())
-
-    def _parts(self, shown: str) -> tuple[Part, ...]:
-        if not shown:
-            return ()
-        self._text.append(shown)
-        return (Part(text=shown, thought=self._thought),)
-
-    @property
-    def whole(self) -> tuple[Part, ...]:
-        return (Part(text="".join(self._text), thought=self._thought),) if self._text else ()
+_END_MARKER = "[DONE]"
 
 
 class ChatAnswer:
@@ -59,18 +28,29 @@ class ChatAnswer:
         self._failures = failures
         self._field = field
         self._begun = False
-        self._thoughts = _Said(thought=True)
-        self._texts = _Said(thought=False)
+        self._thoughts = Said(thought=True)
+        self._texts = Said(thought=False)
         self._calls = ChatCalls(failures)
         self._usage: Usage | None = None
         self._finish_reason: str | None = None
         self._refused = False
         self._source = ""
+        self._marked = False
 
     @property
     def has_begun(self) -> bool:
         """Whether there was a choice."""
         return self._begun
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the end marker has come."""
+        return self._marked
+
+    @property
+    def is_over(self) -> bool:
+        """The same: nothing belongs to an answer behind its end marker."""
+        return self._marked
 
     def add(self, source: str) -> News:
         """Take in a chunk; return what is new in it. The first half of a character waits for the next chunk.
@@ -78,6 +58,9 @@ class ChatAnswer:
         Raises:
             ModelError: It is not a chunk of an answer, or it reports an error.
         """
+        if self._field == "delta" and source.strip() == _END_MARKER:
+            self._marked = True
+            return News()
         self._source = source
         try:
             chunk = self._object(json.loads(source), source)
@@ -185,14 +168,10 @@ def _usage(value: object) -> Usage | None:
         return None
     counts = cast("dict[str, Any]", value)
     given, said, total = (
-        _count(counts.get(name)) for name in ("prompt_tokens", "completion_tokens", "total_tokens")
+        token_count(counts.get(name)) for name in ("prompt_tokens", "completion_tokens", "total_tokens")
     )
     if given is said is total is None:
         return None
     known = (given or 0) + (said or 0)
     complete = given is not None and said is not None
     return Usage(given or 0, said or 0, known if total is None else total, complete)
-
-
-def _count(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else None

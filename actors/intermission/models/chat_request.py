@@ -1,8 +1,6 @@
 """`chat_request`: a `ModelRequest` as the body of a request to an OpenAI chat-completions endpoint."""
 
 import base64
-import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -10,15 +8,12 @@ from intermission.content import Blob, Content, FunctionCall, FunctionResponse, 
 from intermission.errors import ModelError, ModelErrorKind
 from intermission.models.base import ModelRequest, ToolDeclaration
 from intermission.models.plain_values import sendable
+from intermission.models.request_fields import callable_name, configured, json_text, plain_name
 
 __all__ = ["RESERVED_FIELDS", "chat_request"]
 
 # The fields that the runtime fills; further options may not name them.
 RESERVED_FIELDS = frozenset({"messages", "model", "stream", "stream_options", "tools"})
-
-_NAME_LENGTH = 64  # characters; the most that the service allows for the name of a function or a schema
-_NOT_IN_NAMES = r"[^a-zA-Z0-9_-]"
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def chat_request(model: str, request: ModelRequest, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,7 +32,8 @@ def chat_request(model: str, request: ModelRequest, options: Mapping[str, Any]) 
     """
     body: dict[str, Any] = {"model": model, "messages": list(_messages(request)), **options}
     if request.generate_config:
-        body |= _configured(request)
+        reserved = RESERVED_FIELDS if request.output_schema is None else RESERVED_FIELDS | {"response_format"}
+        body |= configured(request, reserved)
     if request.output_schema is not None:
         body["response_format"] = _response_format(request.output_schema)
     if request.tools:
@@ -47,18 +43,8 @@ def chat_request(model: str, request: ModelRequest, options: Mapping[str, Any]) 
     return body
 
 
-def _configured(request: ModelRequest) -> Mapping[str, Any]:
-    reserved = RESERVED_FIELDS if request.output_schema is None else RESERVED_FIELDS | {"response_format"}
-    if taken := sorted(reserved & request.generate_config.keys()):
-        raise ModelError(
-            f"generate_config may not hold {', '.join(taken)}: the runtime fills these itself",
-            kind=ModelErrorKind.CONFIGURATION,
-        )
-    return cast("dict[str, Any]", sendable(request.generate_config))
-
-
 def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    name = re.sub(_NOT_IN_NAMES, "_", str(schema.get("title") or ""))[:_NAME_LENGTH] or "answer"
+    name = plain_name(str(schema.get("title") or "")) or "answer"
     form = {"name": name, "schema": sendable(schema), "strict": _is_strict(schema)}
     return {"type": "json_schema", "json_schema": form}
 
@@ -132,35 +118,20 @@ def _image_url(blob: Blob) -> str:
     return f"data:{blob.mime_type};base64,{base64.b64encode(blob.data).decode()}"
 
 
-def _callable_name(name: str) -> str:
-    """Return a name that the service takes. Models make up others, and one in the history stays there."""
-    return name if _NAME.fullmatch(name) else re.sub(_NOT_IN_NAMES, "_", name)[:_NAME_LENGTH]
-
-
 def _call(call: FunctionCall) -> dict[str, Any]:
     return {
         "id": call.id,
         "type": "function",
         "function": {
-            "name": _callable_name(call.name),
-            "arguments": _json_text(call.args, f"the arguments of {call.name!r}"),
+            "name": callable_name(call.name),
+            "arguments": json_text(call.args, f"the arguments of {call.name!r}"),
         },
     }
 
 
 def _response(response: FunctionResponse) -> dict[str, Any]:
-    text = _json_text(response.response, f"the response of {response.name!r}")
+    text = json_text(response.response, f"the response of {response.name!r}")
     return {"role": "tool", "tool_call_id": response.id, "content": text}
-
-
-def _json_text(value: Mapping[str, Any], what: str) -> str:
-    try:
-        # Readable characters, not escapes: this text is what the model reads.
-        return json.dumps(sendable(value), ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ModelError(
-            f"{what} cannot be put into JSON: {error}", kind=ModelErrorKind.VALIDATION
-        ) from error
 
 
 def _tool(tool: ToolDeclaration) -> dict[str, Any]:

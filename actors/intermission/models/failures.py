@@ -44,6 +44,38 @@ _KINDS = {
 }
 
 
+# What OpenAI, Anthropic and Google say in an error object that comes in place of the rest of an answer.
+_KINDS_BY_WORD = {
+    word: kind
+    for kind, words in {
+        ModelErrorKind.AUTHENTICATION: (
+            "authentication_error",
+            "permission_error",
+            "billing_error",
+            "invalid_api_key",
+            "UNAUTHENTICATED",
+            "PERMISSION_DENIED",
+        ),
+        ModelErrorKind.RATE_LIMIT: (
+            "rate_limit_error",
+            "rate_limit_exceeded",
+            "insufficient_quota",
+            "RESOURCE_EXHAUSTED",
+        ),
+        ModelErrorKind.VALIDATION: (
+            "invalid_request_error",
+            "not_found_error",
+            "request_too_large",
+            "INVALID_ARGUMENT",
+            "FAILED_PRECONDITION",
+            "NOT_FOUND",
+        ),
+        ModelErrorKind.TIMEOUT: ("timeout_error", "DEADLINE_EXCEEDED"),
+    }.items()
+    for word in words
+}
+
+
 def kind_of_status(status: int) -> ModelErrorKind:
     """Return what an HTTP status other than success means."""
     if status in _KINDS:
@@ -120,11 +152,9 @@ class Failures:
     def reported(self, error: object) -> ModelError:
         """Return an error for an error object that came in place of an answer, or of the rest of one."""
         fields = _fields(error)
-        message, code = fields.get("message", error), fields.get("code")
+        message = fields.get("message", error)
         detail = message if isinstance(message, str) else json.dumps(error)
-        # Some servers put the status that they would have sent here; the kinds of success mean nothing.
-        kind = kind_of_status(code) if isinstance(code, int) and code >= 400 else ModelErrorKind.SERVICE
-        return self.failed(kind, "the service reported an error inside its answer", detail)
+        return self.failed(_kind_of(fields), "the service reported an error inside its answer", detail)
 
     def reported_in(self, answer: object) -> ModelError | None:
         """Return the error that a JSON answer is, or that it holds; `None` if there is none."""
@@ -178,6 +208,16 @@ class Failures:
     def _shows_secret(self, error: BaseException | None) -> bool:
         texts = (text for link in _chain(error) for text in (str(link), repr(link), repr(vars(link))))
         return any(spelling in text for text in texts for spelling in self._spellings)
+
+
+def _kind_of(error: Mapping[str, Any]) -> ModelErrorKind:
+    """Return the kind of an error object, by the status or the word in it."""
+    code: object = error.get("code")
+    # Some servers put the status that they would have sent here; the kinds of success mean nothing.
+    if isinstance(code, int) and code >= 400:
+        return kind_of_status(code)
+    words = [word for name in ("code", "type", "status") if isinstance(word := error.get(name), str)]
+    return next((_KINDS_BY_WORD[word] for word in words if word in _KINDS_BY_WORD), ModelErrorKind.SERVICE)
 
 
 def _fields(value: object) -> Mapping[str, Any]:

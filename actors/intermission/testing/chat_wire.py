@@ -1,4 +1,4 @@
-"""Scripted replies as an OpenAI chat-completions endpoint sends them: pure values, no sockets."""
+"""`ChatWire`: scripted replies as an OpenAI chat-completions endpoint sends them."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -6,76 +6,75 @@ from typing import Any
 
 from intermission.errors import ModelErrorKind
 from intermission.events import Usage
-from intermission.testing.replies import CallsReply, Cut, ErrorReply, Pings, StreamReply, TextReply
-from intermission.testing.sync import Gate
+from intermission.testing.chat_history import problems, tool_problems
+from intermission.testing.protocol import StreamPiece
+from intermission.testing.replies import CallsReply, Cut, StreamReply, TextReply
 
-__all__ = ["END_MARKER", "error_body", "error_status", "models_body", "stream_events", "whole_body"]
-
-END_MARKER = b"data: [DONE]\n\n"
-
-_STATUSES = {
-    ModelErrorKind.AUTHENTICATION: 401,
-    ModelErrorKind.RATE_LIMIT: 429,
-    ModelErrorKind.TIMEOUT: 504,
-    ModelErrorKind.SERVICE: 500,
-    ModelErrorKind.VALIDATION: 400,
-    ModelErrorKind.OTHER: 418,
-}
+__all__ = ["ChatWire", "models_body"]
 
 
-def whole_body(reply: TextReply | CallsReply, model: str) -> dict[str, Any]:
-    """Return the JSON body of an answer that is not streamed."""
-    message: dict[str, Any] = {"role": "assistant", "content": reply.content.text or None}
-    if isinstance(reply, CallsReply):
-        message["tool_calls"] = [
-            {"id": f"call_{index}", "type": "function", "function": _function(name, args)}
-            for index, (name, args) in enumerate(reply.calls)
-        ]
-    choice = {"index": 0, "message": message, "finish_reason": _finish_reason(reply)}
-    return _object("chat.completion", model, [choice]) | {"usage": _usage(reply.usage)}
+class ChatWire:
+    """See `Wire`: OpenAI chat completions."""
 
+    content_type = "text/event-stream"
+    ping = b": ping\n\n"
+    end_marker = b"data: [DONE]\n\n"
 
-def stream_events(
-    reply: TextReply | CallsReply | StreamReply, model: str, *, with_usage: bool
-) -> Iterator[bytes | Gate | Pings | Cut]:
-    """Yield a streamed answer, event by event and as the reply has it, all but its end marker."""
+    def serves(self, path: str) -> bool:
+        """See `Wire.serves`."""
+        return path == "/v1/chat/completions"
 
-    def event(delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
-        return _event(_object("chat.completion.chunk", model, [choice]))
+    def streams(self, path: str, request: Mapping[str, Any]) -> bool:
+        """See `Wire.streams`."""
+        return bool(request.get("stream"))
 
-    yield event({"role": "assistant", "content": ""})
-    for piece in reply.pieces:
-        if not isinstance(piece, str) or isinstance(piece, Cut):
-            yield piece
-        elif piece:
-            yield event({"content": piece})
-    if isinstance(reply, CallsReply):
-        for delta in _call_deltas(reply):
-            yield event({"tool_calls": [delta]})
-    yield event({}, _finish_reason(reply))
-    if with_usage:
-        yield _event(_object("chat.completion.chunk", model, []) | {"usage": _usage(reply.usage)})
+    def problems(self, request: Mapping[str, Any]) -> list[str]:
+        """See `Wire.problems`."""
+        histories = [f"the history is not legal: {problem}" for problem in problems(request.get("messages"))]
+        tools = [f"the tools are not legal: {problem}" for problem in tool_problems(request.get("tools"))]
+        return histories + tools
 
+    def whole_body(self, reply: TextReply | CallsReply, request: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Wire.whole_body`."""
+        message: dict[str, Any] = {"role": "assistant", "content": reply.content.text or None}
+        if isinstance(reply, CallsReply):
+            message["tool_calls"] = [
+                {"id": f"call_{index}", "type": "function", "function": _function(name, args)}
+                for index, (name, args) in enumerate(reply.calls)
+            ]
+        choice = {"index": 0, "message": message, "finish_reason": _finish_reason(reply)}
+        return _object("chat.completion", request, [choice]) | {"usage": _usage(reply.usage)}
 
-def error_status(reply: ErrorReply) -> int | None:
-    """Return the status of an answer that makes a client raise the reply's error; `None` to hang up instead.
+    def stream_events(
+        self, reply: TextReply | CallsReply | StreamReply, request: Mapping[str, Any]
+    ) -> Iterator[StreamPiece]:
+        """See `Wire.stream_events`."""
+        options: Mapping[str, Any] = request.get("stream_options") or {}
+        return self._events(reply, request, with_usage=bool(options.get("include_usage")))
 
-    Raises:
-        ValueError: No answer means that kind: a client finds it on its own.
-    """
-    if reply.status is not None:
-        return reply.status
-    if reply.kind is ModelErrorKind.NETWORK:
-        return None
-    if reply.kind not in _STATUSES:
-        raise ValueError(f"no answer of a server means {reply.kind.value!r}; give error() a status")
-    return _STATUSES[reply.kind]
+    def _events(
+        self, reply: TextReply | CallsReply | StreamReply, request: Mapping[str, Any], *, with_usage: bool
+    ) -> Iterator[StreamPiece]:
+        def event(delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
+            choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+            return _event(_object("chat.completion.chunk", request, [choice]))
 
+        yield event({"role": "assistant", "content": ""})
+        for piece in reply.pieces:
+            if not isinstance(piece, str) or isinstance(piece, Cut):
+                yield piece
+            elif piece:
+                yield event({"content": piece})
+        if isinstance(reply, CallsReply):
+            for delta in _call_deltas(reply):
+                yield event({"tool_calls": [delta]})
+        yield event({}, _finish_reason(reply))
+        if with_usage:
+            yield _event(_object("chat.completion.chunk", request, []) | {"usage": _usage(reply.usage)})
 
-def error_body(message: str, kind: ModelErrorKind) -> dict[str, Any]:
-    """Return the JSON body of a refusal."""
-    return {"error": {"message": message, "type": f"{kind.value}_error", "param": None, "code": None}}
+    def error_body(self, message: str, kind: ModelErrorKind, status: int) -> dict[str, Any]:
+        """See `Wire.error_body`."""
+        return {"error": {"message": message, "type": f"{kind.value}_error", "param": None, "code": None}}
 
 
 def models_body() -> dict[str, Any]:
@@ -112,7 +111,8 @@ def _usage(usage: Usage) -> dict[str, int]:
     }
 
 
-def _object(kind: str, model: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+def _object(kind: str, request: Mapping[str, Any], choices: list[dict[str, Any]]) -> dict[str, Any]:
+    model = str(request.get("model"))
     return {"id": "chatcmpl-scripted", "object": kind, "created": 0, "model": model, "choices": choices}
 
 

@@ -10,15 +10,9 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any, cast
 
 from intermission.errors import ModelErrorKind
-from intermission.testing.chat_history import problems, tool_problems
-from intermission.testing.chat_wire import (
-    END_MARKER,
-    error_body,
-    error_status,
-    models_body,
-    stream_events,
-    whole_body,
-)
+from intermission.testing.chat_wire import ChatWire, models_body
+from intermission.testing.protocol import Wire, error_status
+from intermission.testing.protocols import wire_of
 from intermission.testing.replies import (
     CallsReply,
     Cut,
@@ -58,6 +52,7 @@ class ModelHandler(BaseHTTPRequestHandler):
     ) -> None:
         self._state = state
         self._tls = tls
+        self._wire: Wire = ChatWire()  # of the request in hand; of a request to nowhere, the usual one
         self._client = object()  # stands for the client in the count of those that went away
         forget = state.watch(request, self._client)
         try:
@@ -97,9 +92,12 @@ class ModelHandler(BaseHTTPRequestHandler):
         """Answer with the script's next reply."""
         self._state.begin(self._client)
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.path.partition("?")[0] != "/v1/chat/completions":
+        path = self.path.partition("?")[0]
+        wire = wire_of(path)
+        if wire is None:
             self._refuse(404, f"there is nothing at {self.path}")
             return
+        self._wire = wire
         try:
             parsed: object = json.loads(body)
         except ValueError:
@@ -109,13 +107,10 @@ class ModelHandler(BaseHTTPRequestHandler):
             self._refuse(400, "the body is not a JSON object")
             return
         request = cast("dict[str, Any]", parsed)
-        if self._state.strict and (found := problems(request.get("messages"))):
-            self._refuse(400, f"the history is not legal: {'; '.join(found)}")
+        if self._state.strict and (found := wire.problems(request)):
+            self._refuse(400, "; ".join(found))
             return
-        if self._state.strict and (found := tool_problems(request.get("tools"))):
-            self._refuse(400, f"the tools are not legal: {'; '.join(found)}")
-            return
-        self._state.add_headers({name.lower(): value for name, value in self.headers.items()})
+        self._state.add_request(self.path, {name.lower(): value for name, value in self.headers.items()})
         try:
             reply = self._state.script.take(request)
         except AssertionError as error:
@@ -123,7 +118,7 @@ class ModelHandler(BaseHTTPRequestHandler):
             self._refuse(400, str(error))
             return
         try:
-            self._reply(reply, request)
+            self._reply(reply, request, streamed=wire.streams(path, request))
         except (ConnectionError, ssl.SSLError):
             self.close_connection = True
             self._state.add_aborted(self._client, time.monotonic())
@@ -131,8 +126,7 @@ class ModelHandler(BaseHTTPRequestHandler):
             # The base class takes a TimeoutError for its own, and would say nothing of it.
             raise RuntimeError(f"the reply to {self.path} stood too long at a gate") from error
 
-    def _reply(self, reply: AnyReply, request: Mapping[str, Any]) -> None:
-        model = str(request.get("model"))
+    def _reply(self, reply: AnyReply, request: Mapping[str, Any], *, streamed: bool) -> None:
         match reply:
             case ErrorReply():
                 self._send_error(reply)
@@ -140,21 +134,19 @@ class ModelHandler(BaseHTTPRequestHandler):
                 self._send_wire(reply)
             case SilentReply():
                 self._state.hold(self._client)
-            case TextReply() | CallsReply() if not request.get("stream"):
+            case TextReply() | CallsReply() if not streamed:
                 for piece in reply.pieces:
                     if isinstance(piece, Gate):
                         self._state.stand_at(piece)
-                self._send_json(200, whole_body(reply, model))
+                self._send_json(200, self._wire.whole_body(reply, request))
             case TextReply() | CallsReply() | StreamReply():
-                options: Mapping[str, Any] | None = request.get("stream_options")
-                with_usage = bool(options and options.get("include_usage"))
-                self._send_stream(reply, model, with_usage=with_usage)
+                self._send_stream(reply, request)
 
-    def _send_stream(
-        self, reply: TextReply | CallsReply | StreamReply, model: str, *, with_usage: bool
-    ) -> None:
-        self._begin(200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
-        for event in stream_events(reply, model, with_usage=with_usage):
+    def _send_stream(self, reply: TextReply | CallsReply | StreamReply, request: Mapping[str, Any]) -> None:
+        wire = self._wire
+        events = wire.stream_events(reply, request)
+        self._begin(200, {"Content-Type": wire.content_type, "Transfer-Encoding": "chunked"})
+        for event in events:
             if isinstance(event, Gate):
                 self._state.stand_at(event)
             elif isinstance(event, Pings):
@@ -166,11 +158,12 @@ class ModelHandler(BaseHTTPRequestHandler):
                 self.wfile.write(_chunk(event))
         self._state.complete(self._client)
         # At once: a client may hang up as soon as it has the end marker, and has not aborted anything then.
-        self.wfile.write(_chunk(END_MARKER) + _chunk(b""))
+        end = _chunk(wire.end_marker) if wire.end_marker else b""
+        self.wfile.write(end + _chunk(b""))
 
     def _ping(self, pings: Pings) -> None:
         while True:
-            self.wfile.write(_chunk(b": ping\n\n"))
+            self.wfile.write(_chunk(self._wire.ping))
             self._state.hold(self._client, pings.every)
 
     def _break_off(self, cut: Cut) -> None:
@@ -206,10 +199,10 @@ class ModelHandler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         headers = {} if reply.retry_after is None else {"Retry-After": f"{reply.retry_after:g}"}
-        self._send_json(status, error_body(reply.message, reply.kind), headers)
+        self._send_json(status, self._wire.error_body(reply.message, reply.kind, status), headers)
 
     def _refuse(self, status: int, message: str) -> None:
-        self._send_json(status, error_body(message, ModelErrorKind.VALIDATION))
+        self._send_json(status, self._wire.error_body(message, ModelErrorKind.VALIDATION, status))
 
     def _send_json(
         self, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None

@@ -1,12 +1,12 @@
-"""`ModelServer`: a scripted model behind real HTTP on this machine, as an OpenAI chat endpoint."""
+"""`ModelServer`: a scripted model behind real HTTP on this machine, in the protocols of the providers."""
 
 import functools
 import ssl
 from typing import Any, Self
 
-from intermission.testing.chat_wire import error_status
 from intermission.testing.loopback import LoopbackServer
 from intermission.testing.model_handler import ModelHandler
+from intermission.testing.protocol import error_status
 from intermission.testing.replies import ErrorReply, text
 from intermission.testing.script import Script
 from intermission.testing.server_state import AnyReply, ServerState
@@ -18,9 +18,9 @@ __all__ = ["ModelServer"]
 class ModelServer:
     """Answers requests with the given replies in order, streamed or whole as each request asks.
 
-    It listens from the start until `close`, or until the end of its `with` block. It serves
-    `/v1/chat/completions` and `/v1/models`. Streamed replies are sent in chunked encoding, each piece at
-    once; a `wire` reply ends with its connection.
+    It listens from the start until `close`, or until the end of its `with` block. The path of a request
+    says its protocol: see `intermission.testing.protocols`. Streamed replies are sent in chunked encoding,
+    each piece at once; a `wire` reply ends with its connection.
 
     Args:
         replies: `text(…)`, `calls(…)`, `error(…)`, `stream(…)`, `silent(…)`, `wire(…)`, or a `str`, which is
@@ -28,7 +28,7 @@ class ModelServer:
         default: The reply when they are used up; with `None`, one more request is refused with status 400,
             and kept in `errors`.
         strict: Whether a request is refused with status 400 if the real service would refuse its messages or
-            its tools: see `intermission.testing.chat_history`.
+            its tools: see `Wire.problems`.
         tls: A server's context, to speak HTTPS; `None` for plain HTTP.
 
     Raises:
@@ -49,7 +49,7 @@ class ModelServer:
         self._errors: list[BaseException] = []
         self._state = ServerState(script, self._errors, strict=strict)
         self._server = LoopbackServer(functools.partial(ModelHandler, self._state, tls), self._errors)
-        self._url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self._server.port}/v1"
+        self._root_url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self._server.port}"
         self._closed = False
         self._server.start()
 
@@ -61,13 +61,23 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        """The base address for a client; it ends in `/v1`."""
-        return self._url
+        """The base address for a client of chat completions; it ends in `/v1`."""
+        return f"{self._root_url}/v1"
+
+    @property
+    def root_url(self) -> str:
+        """The base address for the other providers, without a path."""
+        return self._root_url
 
     @property
     def requests(self) -> list[dict[str, Any]]:
         """The JSON bodies of the requests for a chat so far, oldest first."""
         return self._state.script.requests
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of those requests, with their queries."""
+        return self._state.paths
 
     @property
     def headers(self) -> list[dict[str, str]]:

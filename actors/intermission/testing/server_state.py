@@ -37,6 +37,7 @@ class ServerState:
         self._gone: set[object] = set()
         self._aborted: dict[object, float] = {}
         self._headers: list[dict[str, str]] = []
+        self._paths: list[str] = []
         self._held = 0
         self._watch = ClientWatch(self._add_gone)
 
@@ -45,6 +46,12 @@ class ServerState:
         """The headers of each request so far, their names in lower case; a copy."""
         with self._condition:
             return list(self._headers)
+
+    @property
+    def paths(self) -> list[str]:
+        """The path of each request so far, with its query; a copy."""
+        with self._condition:
+            return list(self._paths)
 
     @property
     def aborted_at(self) -> list[float]:
@@ -58,9 +65,10 @@ class ServerState:
         with self._condition:
             return self._held
 
-    def add_headers(self, headers: dict[str, str]) -> None:
-        """Keep the headers of a request."""
+    def add_request(self, path: str, headers: dict[str, str]) -> None:
+        """Keep where a request went, and its headers."""
         with self._condition:
+            self._paths.append(path)
             self._headers.append(headers)
             self._condition.notify_all()
 

@@ -1,0 +1,133 @@
+"""`OllamaAnswer`: puts an answer of Ollama's `/api/chat` together, streamed or whole."""
+
+import json
+from typing import Any, cast
+
+from intermission.content import Content, Part
+from intermission.events import Usage
+from intermission.models.answer_fields import Said, token_count
+from intermission.models.base import ModelResponse
+from intermission.models.chat_calls import ChatCalls
+from intermission.models.failures import Failures
+from intermission.models.http_model import News
+
+__all__ = ["OllamaAnswer"]
+
+
+class OllamaAnswer:
+    """One answer, fed with JSON texts: each line of a stream, or the one body of a whole answer.
+
+    Args:
+        failures: Makes the errors.
+    """
+
+    def __init__(self, failures: Failures) -> None:
+        self._failures = failures
+        self._begun = False
+        self._done = False
+        self._thoughts = Said(thought=True)
+        self._texts = Said(thought=False)
+        self._calls = ChatCalls(failures)
+        self._usage: Usage | None = None
+        self._reason: str | None = None
+        self._source = ""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there was a message."""
+        return self._begun
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the service has said that it is done."""
+        return self._done
+
+    @property
+    def is_over(self) -> bool:
+        """The same: nothing belongs to an answer behind that."""
+        return self._done
+
+    def add(self, source: str) -> News:
+        """Take in a line; return what is new in it. The first half of a character waits for the next line.
+
+        Raises:
+            ModelError: It is not a line of an answer, or it reports an error.
+        """
+        self._source = source
+        try:
+            line: object = json.loads(source)
+        except ValueError as error:
+            raise self._malformed() from error
+        fields = self._object(line)
+        if fields.get("error"):
+            raise self._failures.reported(fields["error"])
+        if fields.get("done") is True:
+            self._done = True
+            reason: object = fields.get("done_reason")
+            self._reason = reason if isinstance(reason, str) and reason else None
+            self._usage = _usage(fields)
+        if fields.get("message") is None:
+            return News()
+        self._begun = True
+        return self._add_message(self._object(fields["message"]))
+
+    def end(self) -> tuple[Part, ...]:
+        """Take in that no line follows; return the parts that this adds, for a half of a character."""
+        return self._thoughts.end() + self._texts.end()
+
+    def response(self) -> ModelResponse:
+        """Return the whole answer.
+
+        Raises:
+            ModelError: There is no answer, or the arguments of a call are not a JSON object.
+        """
+        if not self._begun:
+            raise self._failures.malformed("the answer holds no message", self._source)
+        self.end()
+        calls = tuple(Part(function_call=call) for call in self._calls.whole())
+        reason = "tool_calls" if calls and self._reason == "stop" else self._reason
+        return ModelResponse(
+            content=Content("model", self._thoughts.whole + self._texts.whole + calls),
+            usage=self._usage,
+            finish_reason=reason,
+        )
+
+    def _add_message(self, message: dict[str, Any]) -> News:
+        thought, text = self._text(message.get("thinking")), self._text(message.get("content"))
+        deltas: object = message.get("tool_calls") or []
+        if not isinstance(deltas, list):
+            raise self._malformed()
+        calls = cast("list[object]", deltas)
+        for call in calls:
+            if not self._calls.add(self._whole_call(call)):
+                raise self._malformed()
+        parts = self._thoughts.add(thought) + self._texts.add(text)
+        if calls:
+            parts += tuple(Part(function_call=call) for call in self._calls.news())
+        return News(parts, bool(text or thought or calls))
+
+    def _whole_call(self, call: object) -> dict[str, Any]:
+        """Return a call without its index: each is whole, and some servers give all the same."""
+        return {name: value for name, value in self._object(call).items() if name != "index"}
+
+    def _text(self, value: object) -> str:
+        if value is not None and not isinstance(value, str):
+            raise self._malformed()
+        return value or ""
+
+    def _object(self, value: object) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise self._malformed()
+        return cast("dict[str, Any]", value)
+
+    def _malformed(self) -> Exception:
+        return self._failures.malformed("the service sent what is no answer of Ollama's", self._source)
+
+
+def _usage(fields: dict[str, Any]) -> Usage | None:
+    """Return what a last line says of the tokens; without its prompt's, which a server can leave out."""
+    given, said = token_count(fields.get("prompt_eval_count")), token_count(fields.get("eval_count"))
+    if given is said is None:
+        return None
+    known = (given or 0) + (said or 0)
+    return Usage(given or 0, said or 0, known, given is not None and said is not None)

@@ -1,0 +1,68 @@
+"""What the requests to all providers have in common: further fields, names, turns, and values as JSON."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from itertools import groupby
+from typing import Any, cast
+
+from intermission.content import Content, Part
+from intermission.errors import ModelError, ModelErrorKind
+from intermission.models.base import ModelRequest
+from intermission.models.plain_values import sendable
+
+__all__ = ["callable_name", "configured", "json_text", "plain_name", "turns"]
+
+_NAME_LENGTH = 64  # characters; the most that the services allow for the name of a function or a schema
+_NOT_IN_NAMES = r"[^a-zA-Z0-9_-]"
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def configured(request: ModelRequest, reserved: AbstractSet[str]) -> Mapping[str, Any]:
+    """Return the request's `generate_config` as further fields of its body.
+
+    Raises:
+        ModelError: It holds a reserved field, one that the runtime fills.
+    """
+    if taken := sorted(reserved & request.generate_config.keys()):
+        raise ModelError(
+            f"generate_config may not hold {', '.join(taken)}: the runtime fills these itself",
+            kind=ModelErrorKind.CONFIGURATION,
+        )
+    return cast("dict[str, Any]", sendable(request.generate_config))
+
+
+def plain_name(name: str) -> str:
+    """Return a name with `_` for what the services do not take, cut to the length that they allow."""
+    return re.sub(_NOT_IN_NAMES, "_", name)[:_NAME_LENGTH]
+
+
+def callable_name(name: str) -> str:
+    """Return a name that the service takes. Models make up others, and one in the history stays there."""
+    return name if _NAME.fullmatch(name) else plain_name(name)
+
+
+def json_text(value: Mapping[str, Any], what: str) -> str:
+    """Return what a call or a response holds as the JSON that the model reads.
+
+    Args:
+        value: Its plain values.
+        what: Names it in the error.
+
+    Raises:
+        ModelError: It is nothing that JSON can hold.
+    """
+    try:
+        # Readable characters, not escapes: this text is what the model reads.
+        return json.dumps(sendable(value), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ModelError(
+            f"{what} cannot be put into JSON: {error}", kind=ModelErrorKind.VALIDATION
+        ) from error
+
+
+def turns(contents: Iterable[Content]) -> Iterator[tuple[bool, list[Part]]]:
+    """Yield whether it is the model that speaks, and the parts of all its messages until the other does."""
+    for is_models, said in groupby(contents, lambda content: content.role == "model"):
+        yield is_models, [part for content in said for part in content.parts]
