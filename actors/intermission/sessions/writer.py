@@ -63,7 +63,7 @@ class SessionWriter:
         self._stored = stored
         self.owed: Batch | None = None  # a run's end that the log has refused; it comes before the next run
         self.paying = False  # whether it is with the log
-        self.changes = 0  # records of no run that are with the log
+        self.changes = 0  # records of no run under way that are with the log
 
     def begin(self, current: CurrentRun, view: SessionView) -> None:
         """Claim the session with a run's first records; a new session is created with them.
@@ -180,17 +180,17 @@ class SessionWriter:
         batch = Batch(Purpose.END, records, current, events, token=current.token)
         self._submit_end(batch, current, verdict, before)
 
-    def change(self, record: Record, current: CurrentRun | None, batch: Batch, expected: int) -> None:
-        """Append a record of no run; with no run under way, to a session that ends at a number.
+    def change(self, batch: Batch, current: CurrentRun | None, expected: int) -> None:
+        """Append records of no run under way; with none under way, to a session that ends at a number.
 
         Raises:
-            Exception: It cannot be written; nothing was.
+            Exception: They cannot be written; nothing was.
         """
-        batch.records = [record]
         holder = current or self.owed
         batch.token = None if holder is None else holder.token
-        self._submit(batch, expected=expected if batch.token is None else None, drop=batch.drop)
-        self.changes += 1
+        known = expected if batch.token is None else None
+        self._submit(batch, expected=known, put=batch.put, drop=batch.drop)
+        self.changes += len(batch.records)
 
     def pay(self) -> None:
         """Try again to append the end that is owed.
