@@ -73,8 +73,9 @@ def asked_about(events: Sequence[Event], agent: str, calls: Iterable[FunctionCal
             if about is not None and about.said is None:
                 said = _said(about.kind, response.response)
                 since = 0 if said is None else event.seq or 0
-                is_leave = about.kind is PendingKind.CONFIRMATION and isinstance(said, Confirmation)
-                leave = said if is_leave else about.leave
+                leave = about.leave
+                if about.kind is PendingKind.CONFIRMATION and isinstance(said, Confirmation):
+                    leave = said
                 found[asked[response.id]] = Asked(about.kind, said, since, leave)
     return found
 

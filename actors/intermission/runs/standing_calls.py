@@ -112,8 +112,8 @@ def looked_up(look_up: LookUp, call: FunctionCall, extra: Mapping[str, Any]) -> 
         CallGivenUpError: It has failed, so that what came of the call is still unknown.
     """
     try:
-        found: object = look_up(FunctionCall(call.id, call.name, plain_copy(call.args)))
-        if found is not None and not isinstance(found, Mapping):
+        found = look_up(FunctionCall(call.id, call.name, plain_copy(call.args)))
+        if found is not None and not isinstance(found, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
             raise TypeError(f"on_resume must return a mapping or None, not {type(found).__name__}")
         return None if found is None else FunctionResponse(call.id, call.name, storable(found))
     except Exception as error:
