@@ -11,8 +11,9 @@ from scopes import hosted
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OLLAMA_API_KEY", "OLLAMA_HOST")
-    for name in (*keys, "NETRC", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+    providers = ("OPENAI", "ANTHROPIC", "GEMINI", "OLLAMA")
+    keys = (f"{name}_{what}" for name in providers for what in ("API_KEY", "BASE_URL"))
+    for name in (*keys, "GOOGLE_API_KEY", "OLLAMA_HOST", "NETRC", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -29,3 +30,16 @@ def scope(clock: ManualClock) -> Iterator[CancelScope]:
     """Cover the test by a scope, so that time limits follow the manual clock and none passes by itself."""
     with hosted(clock) as host, CancelScope.child_of(None, host=host) as scope:
         yield scope
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> list[float]:
+    """Move the clock in place of each sleep, and say for how long."""
+    seconds: list[float] = []
+
+    def sleep(scope: CancelScope, length: float) -> None:
+        seconds.append(length)
+        clock.advance(length)
+
+    monkeypatch.setattr(CancelScope, "sleep", sleep)
+    return seconds

@@ -13,15 +13,18 @@ from certificates import ca_bundle, server_context
 from intermission.content import Content
 from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.models import ChatCompletions, ModelRequest
+from intermission.models.http_model import HttpModel
 from intermission.testing import Gate, ModelServer, Pings, error, silent, stream, unaccepted, wire
+from providers import PROVIDERS, Provider
 from sockets import unsent
 from waits import connects
 
 STREAMED = ModelRequest(contents=(Content.user("hello"),), streaming=True)
 WHOLE = ModelRequest(contents=(Content.user("hello"),))
 LARGE = ModelRequest(contents=(Content.user("x" * 20_000_000),))
-SAID = b'data: {"choices": [{"index": 0, "delta": {"content": "half"}}]}\n\n'
 KEY = "sk-very-secret-0123456789"
+# The others send and receive by the same code, so one kind of connection is enough for each.
+EACH = [("openai", "plain"), ("openai", "tls"), *((name, "tls") for name in PROVIDERS if name != "openai")]
 
 
 @pytest.fixture(params=["plain", "tls"])
@@ -31,9 +34,13 @@ def server(request: pytest.FixtureRequest) -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def model(server: ModelServer, tmp_path: Path) -> Iterator[ChatCompletions]:
-    bundle = ca_bundle(tmp_path)
-    with closing(ChatCompletions("small", base_url=server.url, api_key=KEY, ca_bundle=bundle)) as model:
+def provider(request: pytest.FixtureRequest) -> Provider:
+    return PROVIDERS[getattr(request, "param", "openai")]
+
+
+@pytest.fixture
+def model(server: ModelServer, provider: Provider, tmp_path: Path) -> Iterator[HttpModel]:
+    with closing(provider.make(server, api_key=KEY, ca_bundle=ca_bundle(tmp_path))) as model:
         yield model
 
 
@@ -65,59 +72,59 @@ def at(gate: Gate) -> Reached:
     return reached
 
 
-def silence(name: str, request: ModelRequest = STREAMED) -> Callable[[ModelServer], Phase]:
-    def phase(server: ModelServer) -> Phase:
+def silence(name: str, request: ModelRequest = STREAMED) -> Callable[[ModelServer, Provider], Phase]:
+    def phase(server: ModelServer, provider: Provider) -> Phase:
         server.enqueue(silent(name))
         return Phase(request, held(server.held + 1))
 
     return phase
 
 
-def stalled(server: ModelServer) -> Phase:
+def stalled(server: ModelServer, provider: Provider) -> Phase:
     server.enqueue(stream("one", Gate()))
     return Phase(STREAMED, shown)
 
 
-def pinged(server: ModelServer) -> Phase:
+def pinged(server: ModelServer, provider: Provider) -> Phase:
     server.enqueue(stream("one", Pings()))
     return Phase(STREAMED, shown)
 
 
-def streaming(server: ModelServer) -> Phase:
+def streaming(server: ModelServer, provider: Provider) -> Phase:
     server.enqueue(stream(*["word "] * 200_000))
     return Phase(STREAMED, shown)
 
 
-def before_the_first_token(server: ModelServer) -> Phase:
+def before_the_first_token(server: ModelServer, provider: Provider) -> Phase:
     gate = Gate()
     server.enqueue(stream(gate, "one"))
     return Phase(STREAMED, at(gate))
 
 
-def without_a_length(server: ModelServer) -> Phase:
-    server.enqueue(wire(SAID, Gate()))
+def without_a_length(server: ModelServer, provider: Provider) -> Phase:
+    server.enqueue(wire(provider.said, Gate()))
     return Phase(STREAMED, shown)
 
 
-def within_a_whole_answer(server: ModelServer) -> Phase:
+def within_a_whole_answer(server: ModelServer, provider: Provider) -> Phase:
     gate = Gate()
-    server.enqueue(wire(b'{"choices"', gate, headers={"Content-Length": "99"}))
+    server.enqueue(wire(provider.whole[:9], gate, headers={"Content-Length": "99"}))
     return Phase(WHOLE, at(gate))
 
 
-def within_a_whole_answer_without_a_length(server: ModelServer) -> Phase:
+def within_a_whole_answer_without_a_length(server: ModelServer, provider: Provider) -> Phase:
     gate = Gate()
-    server.enqueue(wire(b'{"choices": [{"message": {"content": "half"}}]}', gate))
+    server.enqueue(wire(provider.whole, gate))
     return Phase(WHOLE, at(gate))
 
 
-def within_a_refusal(server: ModelServer) -> Phase:
+def within_a_refusal(server: ModelServer, provider: Provider) -> Phase:
     gate = Gate()
     server.enqueue(wire(b"because", gate, status=503))
     return Phase(STREAMED, at(gate))
 
 
-def sending(server: ModelServer) -> Phase:
+def sending(server: ModelServer, provider: Provider) -> Phase:
     server.enqueue(silent("request"))
     port, number = server.url.rpartition(":")[2].removesuffix("/v1"), server.held + 1
 
@@ -145,10 +152,11 @@ PHASES = {
 
 @pytest.mark.scenario("A7", "A9")
 @pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(("provider", "server"), EACH, indirect=True)
 def test_a_cancel_in_any_phase_hangs_up_and_frees_the_caller(
-    server: ModelServer, model: ChatCompletions, scope: CancelScope, phase: str
+    server: ModelServer, provider: Provider, model: HttpModel, scope: CancelScope, phase: str
 ) -> None:
-    request, reached = PHASES[phase](server)
+    request, reached = PHASES[phase](server, provider)
     asked = Asked(model, request)
     reached(server, asked)
 
@@ -255,8 +263,9 @@ def test_a_call_in_a_scope_that_is_cancelled_sends_nothing(scope: CancelScope) -
         assert server.requests == []
 
 
+@pytest.mark.parametrize(("provider", "server"), EACH, indirect=True)
 def test_a_cancel_is_no_model_error_and_shows_no_key(
-    server: ModelServer, model: ChatCompletions, scope: CancelScope
+    server: ModelServer, model: HttpModel, scope: CancelScope
 ) -> None:
     server.enqueue(stream("one", Gate()))
     responses = model.generate(STREAMED)
@@ -269,10 +278,11 @@ def test_a_cancel_is_no_model_error_and_shows_no_key(
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
 
 
+@pytest.mark.parametrize(("provider", "server"), EACH, indirect=True)
 def test_what_had_arrived_before_a_cancel_is_not_shown_after_it(
-    server: ModelServer, model: ChatCompletions, scope: CancelScope
+    server: ModelServer, provider: Provider, model: HttpModel, scope: CancelScope
 ) -> None:
-    server.enqueue(wire(SAID * 100, Gate()))  # in one piece
+    server.enqueue(wire(provider.said * 100, Gate()))  # in one piece
     responses = model.generate(STREAMED)
     assert next(responses).content.text == "half"
     scope.cancel("enough")
@@ -283,13 +293,13 @@ def test_what_had_arrived_before_a_cancel_is_not_shown_after_it(
 
 @pytest.mark.scenario("A6")
 def test_more_cancels_in_a_phase_than_connections_are_kept_leave_the_next_call_its_way(
-    server: ModelServer, model: ChatCompletions
+    server: ModelServer, provider: Provider, model: HttpModel
 ) -> None:
     for name, phase in PHASES.items():
         for _ in range(12 if name != "sending" else 2):
             before = server.aborted
             with CancelScope() as scope:
-                request, reached = phase(server)
+                request, reached = phase(server, provider)
                 asked = Asked(model, request)
                 reached(server, asked)
                 assert [scope.cancel(), scope.cancel()] == [True, False]
@@ -302,7 +312,7 @@ def test_more_cancels_in_a_phase_than_connections_are_kept_leave_the_next_call_i
 
 @pytest.mark.scenario("A5")
 def test_two_hundred_cancelled_calls_leave_no_descriptor_and_the_next_call_goes_through(
-    server: ModelServer, model: ChatCompletions, tmp_path: Path
+    server: ModelServer, model: HttpModel, tmp_path: Path
 ) -> None:
     for number in range(200):
         server.enqueue(stream("one", "two", Gate()))

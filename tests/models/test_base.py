@@ -16,7 +16,7 @@ def test_a_model_is_made_from_the_name_of_its_provider_and_its_own() -> None:
 
 @pytest.mark.parametrize("name", ["", "small", "openai", "openai/", "/small", "other/small", "OpenAI/small"])
 def test_a_name_without_a_known_provider_is_an_error_that_lists_those_there_are(name: str) -> None:
-    with pytest.raises(ModelError, match="known are openai/…") as caught:
+    with pytest.raises(ModelError, match=r"known are .*openai/…") as caught:
         Model.from_name(name)
 
     assert caught.value.kind is ModelErrorKind.CONFIGURATION

@@ -23,6 +23,7 @@ from intermission.testing import (
     unaccepted,
     wire,
 )
+from providers import PROVIDERS
 from waits import Waits, connects
 
 STREAMED = ModelRequest(contents=(Content.user("hello"),), streaming=True)
@@ -114,23 +115,26 @@ def test_a_stream_must_go_on_in_time(server: ModelServer, clock: ManualClock, wa
 
 
 @pytest.mark.parametrize(
-    "nothing",
+    ("provider", "nothing"),
     [
-        Pings(),
-        b": ping\n\n",
-        b'data: {"choices": []}\n\n',
-        b'data: {"choices": [{"index": 0, "delta": {"content": ""}}]}\n\n',
-        b'data: {"choices": [{"index": 0, "delta": {"role": "assistant", "content": null}}]}\n\n',
-        b'data: {"choices": [{"index": 1, "delta": {"content": "another choice"}}]}\n\n',
+        ("openai", Pings()),
+        ("openai", b": ping\n\n"),
+        ("openai", b'data: {"choices": []}\n\n'),
+        ("openai", b'data: {"choices": [{"index": 0, "delta": {"content": ""}}]}\n\n'),
+        ("openai", b'data: {"choices": [{"index": 0, "delta": {"role": "assistant", "content": null}}]}\n\n'),
+        ("openai", b'data: {"choices": [{"index": 1, "delta": {"content": "another choice"}}]}\n\n'),
+        ("anthropic", Pings()),
+        ("anthropic", b'data: {"type": "content_block_start", "content_block": {"type": "text"}}\n\n'),
+        ("anthropic", b'data: {"type": "content_block_delta", "index": 0, "delta": {"text": ""}}\n\n'),
     ],
-    ids=["pings", "comment", "no choice", "empty text", "role", "other choice"],
+    ids=["pings", "comment", "no choice", "empty text", "role", "other choice", "pings", "block", "empty"],
 )
 def test_what_says_nothing_does_not_count_as_going_on(
-    server: ModelServer, clock: ManualClock, waits: Waits, nothing: bytes | Pings
+    server: ModelServer, clock: ManualClock, waits: Waits, provider: str, nothing: bytes | Pings
 ) -> None:
     gate, second = Gate(), Gate()
     server.enqueue(stream("one", gate, nothing, second))
-    asked = Asked(model(server.url), STREAMED)
+    asked = Asked(PROVIDERS[provider].make(server, max_retries=0), STREAMED)
     asked.first()
     gate.arrived()
     waits.on("gap_timeout")

@@ -9,7 +9,6 @@ import pytest
 from asking import Asked
 from intermission.content import Content
 from intermission.errors import ModelError, ModelErrorKind
-from intermission.kernel.scope import CancelScope
 from intermission.models import ChatCompletions, ModelRequest
 from intermission.models.retries import Retries
 from intermission.testing import Cut, Gate, ManualClock, ModelServer, error, stream, text, wire
@@ -23,19 +22,6 @@ SAID = b'data: {"choices": [{"index": 0, "delta": {"content": "half"}}]}\n\n'
 def server() -> Iterator[ModelServer]:
     with ModelServer() as server:
         yield server
-
-
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> list[float]:
-    """Move the clock in place of each sleep, and say for how long."""
-    seconds: list[float] = []
-
-    def sleep(scope: CancelScope, length: float) -> None:
-        seconds.append(length)
-        clock.advance(length)
-
-    monkeypatch.setattr(CancelScope, "sleep", sleep)
-    return seconds
 
 
 def model(server: ModelServer, **options: int) -> ChatCompletions:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ from intermission import (
     RunStatus,
 )
 from intermission.cli.witness import SlotsWitness
-from intermission.models import ChatCompletions, ModelRequest
+from intermission.models import Anthropic, ChatCompletions, ModelRequest
+from intermission.models.http_model import HttpModel
 
 pytestmark = pytest.mark.real_model
 
@@ -39,15 +41,23 @@ WITHIN = 180.0
 STREAMING = RunConfig(streaming=True)
 
 
-@pytest.fixture
-def model() -> ChatCompletions:
+# llama.cpp's server speaks the protocols of both.
+PROVIDERS = {"openai": ChatCompletions, "anthropic": Anthropic}
+
+
+@pytest.fixture(params=PROVIDERS)
+def make(request: pytest.FixtureRequest) -> Callable[..., HttpModel]:
     url = os.environ.get("INTERMISSION_MODEL_URL")
     if not url:
         pytest.fail("INTERMISSION_MODEL_URL is not set: python tests/real_model/tour.py --pytest sets it")
     name = os.environ.get("INTERMISSION_MODEL", "smollm2")
-    return ChatCompletions(
-        name, base_url=url, first_token_timeout=WITHIN, options={"temperature": 0, "max_tokens": 120}
-    )
+    base_url = url if request.param == "openai" else url.removesuffix("/v1")
+    return partial(PROVIDERS[request.param], name, base_url=base_url, first_token_timeout=WITHIN)
+
+
+@pytest.fixture
+def model(make: Callable[..., HttpModel]) -> HttpModel:
+    return make(options={"temperature": 0, "max_tokens": 120})
 
 
 def order_status(order_id: str) -> dict[str, str]:
@@ -55,12 +65,12 @@ def order_status(order_id: str) -> dict[str, str]:
     return {"order_id": order_id, "status": "shipped", "city": "Lisbon"}
 
 
-def app_of(model: ChatCompletions, *tools: Callable[..., Any]) -> App:
+def app_of(model: HttpModel, *tools: Callable[..., Any]) -> App:
     instruction = "You answer questions about orders. Use the tool to look an order up." if tools else ""
     return App("real", LlmAgent("support", model, instruction=instruction, tools=tools))
 
 
-def test_the_partials_of_a_streamed_answer_join_to_its_text(model: ChatCompletions, tmp_path: Path) -> None:
+def test_the_partials_of_a_streamed_answer_join_to_its_text(model: HttpModel, tmp_path: Path) -> None:
     with Runner(app_of(model), log=tmp_path / "log") as runner:
         run = runner.run(**KEY, message="Tell me a story about a lighthouse.", config=STREAMING)
         shown = list(run)
@@ -82,7 +92,7 @@ def test_the_partials_of_a_streamed_answer_join_to_its_text(model: ChatCompletio
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "whole"])
 def test_a_tool_is_called_and_its_result_is_stored_in_order(
-    model: ChatCompletions, tmp_path: Path, streaming: bool
+    model: HttpModel, tmp_path: Path, streaming: bool
 ) -> None:
     with Runner(app_of(model, order_status), log=tmp_path / "log") as runner:
         run = runner.run(**KEY, message="Where is my order 1042?", config=RunConfig(streaming=streaming))
@@ -104,7 +114,7 @@ def test_a_tool_is_called_and_its_result_is_stored_in_order(
 
 
 def test_another_runner_finds_the_session_and_the_model_is_told_of_it(
-    model: ChatCompletions, tmp_path: Path
+    model: HttpModel, tmp_path: Path
 ) -> None:
     with Runner(app_of(model, order_status), log=tmp_path / "log") as runner:
         first = runner.run(**KEY, message="Where is my order 1042?", config=STREAMING).result(WITHIN)
@@ -133,9 +143,7 @@ def refund(order_id: str) -> dict[str, str]:
     return {"order_id": order_id, "refunded": "42 euros"}
 
 
-def test_a_call_waits_for_leave_and_another_runner_goes_on_with_it(
-    model: ChatCompletions, tmp_path: Path
-) -> None:
+def test_a_call_waits_for_leave_and_another_runner_goes_on_with_it(model: HttpModel, tmp_path: Path) -> None:
     def app() -> App:
         instruction = "You refund orders. Use the tool to refund one."
         tool = FunctionTool(refund, require_confirmation=True)
@@ -156,9 +164,11 @@ def test_a_call_waits_for_leave_and_another_runner_goes_on_with_it(
     assert second.text
 
 
-def test_after_a_cancel_the_servers_slot_is_free_at_once(model: ChatCompletions, tmp_path: Path) -> None:
+def test_after_a_cancel_the_servers_slot_is_free_at_once(
+    make: Callable[..., HttpModel], tmp_path: Path
+) -> None:
     url = os.environ["INTERMISSION_MODEL_URL"]
-    endless = ChatCompletions(model.name, base_url=url, options={"temperature": 0, "ignore_eos": True})
+    endless = make(options={"temperature": 0, "ignore_eos": True})
     app = App("real", LlmAgent("teller", endless))
     with Runner(app, log=tmp_path / "log") as runner:
         run = runner.run(**KEY, message="Tell me a long story about a lighthouse.", config=STREAMING)

@@ -18,7 +18,7 @@ class LlmockServer:
     """A server that runs, at its address."""
 
     def __init__(self, address: str) -> None:
-        self._address = address
+        self.address = address
         self.base_url = f"{address}/v1"
 
     def script(self, **behavior: Any) -> None:
@@ -41,7 +41,7 @@ class LlmockServer:
         return [finding["code"] for finding in self._ask("GET", "verdict")["findings"]]
 
     def _ask(self, method: str, what: str, body: object = None) -> Any:
-        url = f"{self._address}/_llmock/{what}"
+        url = f"{self.address}/_llmock/{what}"
         with requests.request(method, url, json=body, timeout=_PATIENCE) as answer:
             answer.raise_for_status()
             return answer.json()

@@ -14,6 +14,7 @@ from intermission.runs.result import RunResult
 from intermission.state import State
 from intermission.testing import Gate, ScriptedModel, calls, contents_problems
 from intermission_storage import EventLog, MemoryEventLog
+from wire_shapes import problems_on_the_wire
 
 __all__ = ["PATIENCE", "Bench", "answers", "assert_legal", "context", "responses"]
 
@@ -84,6 +85,7 @@ def answers(result: RunResult) -> list[dict[str, Any]]:
 def assert_legal(request: ModelRequest) -> None:
     """Assert that the clients of OpenAI, Anthropic and Gemini could send a request."""
     assert contents_problems(request.contents) == []
+    assert problems_on_the_wire(request.contents) == {}
 
 
 def context(**changes: Any) -> ToolContext:

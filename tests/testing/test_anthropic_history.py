@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from intermission.testing.anthropic_history import problems
+from intermission.testing.anthropic_history import problems, tool_problems
 
 USER = {"role": "user", "content": "hello"}
 SAID = {"role": "assistant", "content": "Hello."}
@@ -109,3 +109,39 @@ def test_what_the_service_would_refuse_is_a_problem_with_its_place(messages: obj
 @pytest.mark.parametrize("system", ["", " ", [], [text("")], [IMAGE]])
 def test_a_system_that_says_nothing_is_a_problem(system: object) -> None:
     assert problems({"system": system, "messages": [USER]}) == ["the system is empty; leave it out"]
+
+
+@pytest.mark.parametrize(
+    ("tools", "problem"),
+    [
+        (None, None),
+        ([{"name": "look", "input_schema": {"type": "object"}}], None),
+        ([], "tools must be a list that is not empty; leave it out"),
+        ([7], "tools[0]: None cannot be the name of a tool"),
+        (
+            [{"name": "a b", "input_schema": {"type": "object"}}],
+            "tools[0]: 'a b' cannot be the name of a tool",
+        ),
+        ([{"name": "look"}], "tools[0]: the input_schema of 'look' must be that of an object"),
+        (
+            [{"name": "look", "input_schema": {"type": "object"}}] * 2,
+            "tools[1]: two tools have the name 'look'",
+        ),
+    ],
+)
+def test_tools_have_names_of_their_own_and_take_objects(tools: object, problem: str | None) -> None:
+    assert tool_problems(tools)[:1] == ([] if problem is None else [problem])
+
+
+def test_thoughts_are_signed_and_what_the_service_did_itself_is_the_assistants() -> None:
+    search: dict[str, Any] = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+    found: dict[str, Any] = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+    unsigned = {"type": "thinking", "thinking": "hm"}
+
+    assert problems({"messages": [USER, assistant(search, found, text("So.")), USER]}) == []
+    assert problems({"messages": [USER, assistant(unsigned, text("So.")), USER]}) == [
+        "messages[1]: content[0]: what was thought is not signed"
+    ]
+    assert problems({"messages": [user(search)]}) == [
+        "messages[0]: content[0]: a server_tool_use block of the user"
+    ]

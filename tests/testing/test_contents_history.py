@@ -41,6 +41,7 @@ BOTH = Part(text="x", function_call=FunctionCall("1", "look_1", {}))
         [USER, calls("1"), answers("1"), SAID, USER],
         [user(Part(inline_data=Blob("image/png", b"1")))],
         [user(Part(text="a"), Part(text=" "), Part(text="b"))],
+        [USER, Content("model", (Part(text="", thought=True, thought_signature=b"s"), *SAID.parts)), USER],
     ],
 )
 def test_a_legal_conversation_has_no_problems(contents: list[Content]) -> None:

@@ -3,10 +3,11 @@
 import json
 import logging
 import math
-from collections.abc import Generator, Iterator, Mapping
+import threading
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 from urllib.parse import quote
 
 from intermission.errors import ModelError, ModelErrorKind
@@ -19,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 _EXCERPT_LENGTH = 500  # characters
 _SHORTEST_SECRET = 8  # characters
+_MOST_TOKENS = 8  # of those that came later, the newest; one lives for an hour, and a call for minutes
 
 _AWAITED = {
     "connect_timeout": "no connection",
@@ -112,10 +114,18 @@ class Failures:
     """
 
     def __init__(self, *secrets: str) -> None:
-        # Shorter ones are placeholders for servers without keys; hiding an "x" would garble every message.
-        real = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
-        spellings = {spelling for secret in real for spelling in _spellings(secret)}
-        self._spellings = sorted(spellings, key=len, reverse=True)  # one can be the beginning of another
+        self._secrets = secrets
+        self._tokens: tuple[str, ...] = ()
+        self._lock = threading.Lock()
+        self._spellings = _spellings_of(secrets)
+
+    def hide_also(self, token: str) -> None:
+        """Hide a secret, too, that was not known from the beginning. The newest few are remembered."""
+        if token in self._tokens:
+            return
+        with self._lock:
+            self._tokens = (*self._tokens, token)[-_MOST_TOKENS:]
+            self._spellings = _spellings_of((*self._secrets, *self._tokens))
 
     def failed(
         self,
@@ -134,6 +144,32 @@ class Failures:
             shown = f"{shown[:_EXCERPT_LENGTH]}…"
         message = f"{self.hide(what)}: {shown}" if shown else self.hide(what)
         return ModelError(whole_text(message), kind=kind, status=status, retry_after=retry_after, limit=limit)
+
+    def refused(self, url: str, status: int, said: str, retry_after: str | None) -> ModelError:
+        """Return an error for an answer without success.
+
+        Args:
+            url: Who was asked.
+            status: Its HTTP status.
+            said: Its body, or what else says why.
+            retry_after: Its header of that name.
+        """
+        try:
+            reported = _fields(_fields(_first(json.loads(said))).get("error"))
+        except (ValueError, RecursionError):  # a page, or JSON that was cut off
+            reported = {}
+        details = _Details.of(reported)
+        wait = seconds_to_wait(retry_after)
+        error = self.failed(
+            details.kind or kind_of_status(status),
+            f"{url} answered {status}",
+            said,
+            status=status,
+            retry_after=details.retry_after if wait is None else wait,
+        )
+        if details.is_spent:
+            error.retryable = False
+        return error
 
     def timed_out(self, url: str, limit: str, seconds: float) -> ModelError:
         """Return an error for a limit of `Limits` that has passed."""
@@ -154,11 +190,16 @@ class Failures:
         fields = _fields(error)
         message = fields.get("message", error)
         detail = message if isinstance(message, str) else json.dumps(error)
-        return self.failed(_kind_of(fields), "the service reported an error inside its answer", detail)
+        details = _Details.of(fields)
+        kind = details.kind or _kind_of(fields)
+        what = "the service reported an error inside its answer"
+        # Anthropic has this status for the same where it notices before it answers, and it may pass as well.
+        status = 529 if fields.get("type") == "overloaded_error" else None
+        return self.failed(kind, what, detail, status=status, retry_after=details.retry_after)
 
     def reported_in(self, answer: object) -> ModelError | None:
         """Return the error that a JSON answer is, or that it holds; `None` if there is none."""
-        fields = _fields(answer)
+        fields = _fields(_first(answer))
         if fields.get("error"):  # an empty one, or `false`, reports nothing
             return self.reported(fields["error"])
         # The answer itself is the error: vLLM's form, and that of events which are named so.
@@ -210,6 +251,35 @@ class Failures:
         return any(spelling in text for text in texts for spelling in self._spellings)
 
 
+class _Details(NamedTuple):
+    """What Google's error objects say beyond their status: `google.rpc.Status.details`.
+
+    Attributes:
+        kind: What went wrong, where the status says too little.
+        retry_after: Seconds that the service asks to wait.
+        is_spent: Whether a quota of a whole day is used up. No wait that is asked for is as long.
+    """
+
+    kind: ModelErrorKind | None = None
+    retry_after: float | None = None
+    is_spent: bool = False
+
+    @classmethod
+    def of(cls, error: Mapping[str, Any]) -> Self:
+        """Read an error object; one of another provider's has no such details."""
+        kind, wait, is_spent = None, None, False
+        details: object = error.get("details")
+        for value in cast("list[object]", details) if isinstance(details, list) else ():
+            detail = _fields(value)
+            if detail.get("reason") == "API_KEY_INVALID":  # comes with status 400
+                kind = ModelErrorKind.AUTHENTICATION
+            delay: object = detail.get("retryDelay")
+            if isinstance(delay, str):
+                wait = seconds_to_wait(delay.removesuffix("s"))
+            is_spent = is_spent or "PerDay" in json.dumps(detail.get("violations"))
+        return cls(kind, wait, is_spent)
+
+
 def _kind_of(error: Mapping[str, Any]) -> ModelErrorKind:
     """Return the kind of an error object, by the status or the word in it."""
     code: object = error.get("code")
@@ -220,8 +290,22 @@ def _kind_of(error: Mapping[str, Any]) -> ModelErrorKind:
     return next((_KINDS_BY_WORD[word] for word in words if word in _KINDS_BY_WORD), ModelErrorKind.SERVICE)
 
 
+def _first(answer: object) -> object:
+    """Return an answer, of a list of answers the first: so Google reports errors of streams."""
+    if isinstance(answer, list) and answer:
+        return cast("list[object]", answer)[0]
+    return cast("object", answer)
+
+
 def _fields(value: object) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _spellings_of(secrets: Iterable[str]) -> list[str]:
+    # Shorter ones are placeholders for servers without keys; hiding an "x" would garble every message.
+    real = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
+    spellings = {spelling for secret in real for spelling in _spellings(secret)}
+    return sorted(spellings, key=len, reverse=True)  # one can be the beginning of another
 
 
 def _spellings(secret: str) -> set[str]:

@@ -17,7 +17,7 @@ from urllib3 import exceptions as urllib3_errors
 from intermission.errors import ModelError, ModelErrorKind
 from intermission.models.abort import AbortHandle
 from intermission.models.connections import AbortableAdapter, CertificatesError, abortable_by, drain
-from intermission.models.failures import Failures, kind_of_status, seconds_to_wait
+from intermission.models.failures import Failures
 from intermission.models.limits import CallLimits
 from intermission.version import __version__
 
@@ -131,8 +131,14 @@ class HttpClient:
         self._adapter.close()
 
     @contextmanager
-    def post(self, url: str, payload: Mapping[str, Any], limits: CallLimits) -> Generator[Exchange]:
-        """Post `payload`; the block gets a successful answer.
+    def post(
+        self,
+        url: str,
+        payload: Mapping[str, Any],
+        limits: CallLimits,
+        headers: Mapping[str, str] | None = None,
+    ) -> Generator[Exchange]:
+        """Post `payload`, with further headers; the block gets a successful answer.
 
         The connection is closed when the block ends, unless its answer was read to the end.
 
@@ -140,10 +146,11 @@ class HttpClient:
             ModelError: The request could not be sent, was refused, or a limit passed.
             Cancelled: The call's scope is cancelled.
         """
-        self._check(url)
+        headers = {**_COMMON_HEADERS, **self._headers, **(headers or {})}
+        self._check(url, headers)
         body = self._encoded(payload)
         with AbortHandle(limits) as handle:
-            response = self._send(url, body, handle)
+            response = self._send(url, body, headers, handle)
             try:
                 exchange = Exchange(
                     cast("urllib3.BaseHTTPResponse", response.raw),
@@ -156,14 +163,14 @@ class HttpClient:
             finally:
                 response.close()
 
-    def _send(self, url: str, body: bytes, handle: AbortHandle) -> requests.Response:
+    def _send(
+        self, url: str, body: bytes, headers: Mapping[str, str], handle: AbortHandle
+    ) -> requests.Response:
         # The adapter and no session: a session would follow redirects, keep cookies, look for credentials in
         # ~/.netrc, and is not promised to be safe for threads.
         verify = self._ca_bundle or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
         try:
-            request = requests.Request(
-                "POST", url, data=body, headers=_COMMON_HEADERS | self._headers
-            ).prepare()
+            request = requests.Request("POST", url, data=body, headers=headers).prepare()
             with abortable_by(handle):
                 handle.expect("connect_timeout")
                 handle.wait()
@@ -179,18 +186,11 @@ class HttpClient:
     def _refused(
         self, url: str, response: requests.Response, exchange: Exchange, handle: AbortHandle
     ) -> ModelError:
-        status = response.status_code
         if response.is_redirect:
-            detail = f"a redirect to {response.headers['Location']}, which is not followed"
+            said = f"a redirect to {response.headers['Location']}, which is not followed"
         else:
-            detail = self._beginning(exchange, handle).decode(errors="replace") or response.reason or ""
-        return self._failures.failed(
-            kind_of_status(status),
-            f"{url} answered {status}",
-            detail,
-            status=status,
-            retry_after=seconds_to_wait(response.headers.get("Retry-After")),
-        )
+            said = self._beginning(exchange, handle).decode(errors="replace") or response.reason or ""
+        return self._failures.refused(url, response.status_code, said, response.headers.get("Retry-After"))
 
     def _beginning(self, exchange: Exchange, handle: AbortHandle) -> bytes:
         """Return the beginning of a refusal's body. One that drips or stalls must not hold the call up."""
@@ -227,14 +227,14 @@ class HttpClient:
                 ModelErrorKind.VALIDATION, "the request cannot be put into JSON", str(error)
             ) from error
 
-    def _check(self, url: str) -> None:
+    def _check(self, url: str, headers: Mapping[str, str]) -> None:
         """Refuse what requests would refuse too late, or with the key in its message."""
-        for name, value in self._headers.items():
+        for name, value in headers.items():
             # The error that requests raises for such a value shows it, and this may be the key.
             if not (value.isascii() and value.isprintable() and value == value.strip()):
                 raise self._failures.failed(
                     ModelErrorKind.CONFIGURATION,
-                    f"the header {name} would hold characters that no header may hold; check the API key",
+                    f"the header {name} would hold characters that no header may hold; check the key",
                 )
         try:
             parts = urlsplit(url)

@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from codecs import BOM_UTF8
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from itertools import chain, count
 from typing import Any, ClassVar, NamedTuple, Protocol, TypedDict, Unpack
 from urllib.parse import unquote
@@ -192,6 +193,14 @@ class HttpModel(ABC):
     def _missing_key(self) -> str | None:
         """Return what to tell whoever has given no key, `None` if there is one or none is needed."""
 
+    def _headers(self) -> Mapping[str, str]:
+        """Return further headers, asked for before each request, and once more when one gets status 401.
+
+        Raises:
+            ModelError: There are none to be had.
+        """
+        return {}
+
     @abstractmethod
     def _path(self, *, streaming: bool) -> str:
         """Return what follows the base address, with its query if it has one."""
@@ -234,12 +243,26 @@ class HttpModel(ABC):
     def _exchange(
         self, payload: Mapping[str, Any], limits: CallLimits, *, streaming: bool
     ) -> Generator[ModelResponse]:
-        url = _joined(self._base_url, self._path(streaming=streaming))
-        with self._http.post(url, payload, limits) as exchange:
+        with ExitStack() as stack:
+            exchange = self._sent(payload, limits, stack, streaming=streaming)
             response = (yield from self._streamed(exchange)) if streaming else self._whole(exchange)
             exchange.finish()
         # Only now: a caller may take this last response and never ask for another.
         yield response
+
+    def _sent(
+        self, payload: Mapping[str, Any], limits: CallLimits, stack: ExitStack, *, streaming: bool
+    ) -> _Exchange:
+        """Send a request; return its exchange, which the stack ends."""
+        url = _joined(self._base_url, self._path(streaming=streaming))
+        headers = self._headers()
+        try:
+            return stack.enter_context(self._http.post(url, payload, limits, headers))
+        except ModelError as error:
+            # A token may have come to its end. The same one once more would be refused once more.
+            if error.status != 401 or (renewed := self._headers()) == headers:
+                raise
+        return stack.enter_context(self._http.post(url, payload, limits, renewed))
 
     def _streamed(self, exchange: _Exchange) -> Generator[ModelResponse, None, ModelResponse]:
         answer = self._answer(streaming=True)

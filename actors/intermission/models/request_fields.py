@@ -5,14 +5,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import groupby
-from typing import Any, cast
+from operator import itemgetter
+from typing import Any, TypeVar, cast
 
-from intermission.content import Content, Part
 from intermission.errors import ModelError, ModelErrorKind
 from intermission.models.base import ModelRequest
 from intermission.models.plain_values import sendable
 
 __all__ = ["callable_name", "configured", "json_text", "plain_name", "turns"]
+
+PieceT = TypeVar("PieceT")
 
 _NAME_LENGTH = 64  # characters; the most that the services allow for the name of a function or a schema
 _NOT_IN_NAMES = r"[^a-zA-Z0-9_-]"
@@ -62,7 +64,11 @@ def json_text(value: Mapping[str, Any], what: str) -> str:
         ) from error
 
 
-def turns(contents: Iterable[Content]) -> Iterator[tuple[bool, list[Part]]]:
-    """Yield whether it is the model that speaks, and the parts of all its messages until the other does."""
-    for is_models, said in groupby(contents, lambda content: content.role == "model"):
-        yield is_models, [part for content in said for part in content.parts]
+def turns(said: Iterable[tuple[str, list[PieceT]]]) -> Iterator[tuple[str, list[PieceT]]]:
+    """Yield who speaks and what they say, in turn: the messages of one role joined, empty ones left out.
+
+    Args:
+        said: The role of each message, and its pieces in the provider's form.
+    """
+    for role, messages in groupby((message for message in said if message[1]), itemgetter(0)):
+        yield role, [piece for _, pieces in messages for piece in pieces]

@@ -45,6 +45,8 @@ class Retries:
 
 def _passes(error: ModelError) -> bool:
     """Return whether the failure may pass, and the service has not worked on an answer meanwhile."""
+    if not error.retryable:
+        return False
     if error.kind is ModelErrorKind.TIMEOUT:
         return error.limit == "connect_timeout" or error.status is not None
     if error.kind is ModelErrorKind.SERVICE:

@@ -3,7 +3,7 @@
 replies.py           text, calls, error, stream, silent, wire: what a scripted model answers
 scripted_model.py    ScriptedModel: a model without a network
 model_server.py      ModelServer: the same over real HTTP, on the loopback
-protocols.py         the protocols that it speaks, each a Wire (protocol.py): chat_wire.py, ollama_wire.py
+protocols.py         the protocols that it speaks, each a Wire (protocol.py), as chat_wire.py
 contents_history.py  contents_problems: what no client could make a legal request of
 chat_history.py      what an OpenAI chat service would refuse in a conversation
 anthropic_history.py what Anthropic's would

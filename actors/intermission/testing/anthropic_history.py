@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-__all__ = ["problems"]
+__all__ = ["problems", "tool_problems"]
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -18,6 +18,13 @@ _ROLES_OF = {
     "redacted_thinking": ("assistant",),
     _TOOL_USE: ("assistant",),
     _TOOL_RESULT: ("user",),
+    # What tools did that the service runs itself: these go back as they came.
+    "server_tool_use": ("assistant",),
+    "mcp_tool_use": ("assistant",),
+    "mcp_tool_result": ("assistant",),
+    "web_search_tool_result": ("assistant",),
+    "web_fetch_tool_result": ("assistant",),
+    "code_execution_tool_result": ("assistant",),
 }
 
 
@@ -52,6 +59,29 @@ def problems(body: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def tool_problems(tools: object) -> list[str]:
+    """Return what is wrong with the tools of a request; `[]` if nothing is, or there are none.
+
+    Each has a name of its own, of letters, digits, `_` and `-`, and the schema of an object.
+    """
+    if tools is None:
+        return []
+    if not isinstance(tools, list) or not tools:
+        return ["tools must be a list that is not empty; leave it out"]
+    found, seen = list[str](), set[str]()
+    for index, tool in enumerate(map(_fields, cast("list[object]", tools))):
+        name: object = tool.get("name")
+        if not (isinstance(name, str) and _NAME.fullmatch(name)):
+            found.append(f"tools[{index}]: {name!r} cannot be the name of a tool")
+        elif name in seen:
+            found.append(f"tools[{index}]: two tools have the name {name!r}")
+        else:
+            seen.add(name)
+        if _fields(tool.get("input_schema")).get("type") != "object":
+            found.append(f"tools[{index}]: the input_schema of {name!r} must be that of an object")
+    return found
+
+
 def _of_system(system: object) -> Iterator[str]:
     if system is None:
         return
@@ -77,6 +107,8 @@ def _of_message(role: str, before: str | None, blocks: Sequence[Mapping[str, Any
             yield f"content[{index}]: a {kind} block of the {role}"
         if kind == "text" and _is_blank(block.get("text")):
             yield f"content[{index}]: the text is empty"
+        if kind == "thinking" and not block.get("signature"):
+            yield f"content[{index}]: what was thought is not signed"
 
 
 def _of_results(blocks: Sequence[Mapping[str, Any]], asked: Sequence[str]) -> Iterator[str]:

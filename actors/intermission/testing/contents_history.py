@@ -62,7 +62,7 @@ def _of_content(content: Content) -> Iterator[str]:
     for index, part in enumerate(content.parts):
         if _kinds(part) != 1:
             yield f"parts[{index}] is {_kinds(part)} things instead of one"
-        elif part.text == "":
+        elif part.text == "" and part.thought_signature is None:
             yield f"parts[{index}] is an empty text"
     if content.function_calls and content.role != "model":
         yield f"calls of the {content.role}"

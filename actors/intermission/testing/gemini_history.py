@@ -18,9 +18,9 @@ def problems(body: Mapping[str, Any]) -> list[str]:
     Where models differ, these are the rules of the strictest: newer ones take two contents of one role.
 
     The contents are of the user and of the model in turn, and begin and end with the user; each has parts,
-    and each part is one thing and not empty. Behind a content with function calls stands one with as many
-    responses, in the order of the calls, with their names, and with their ids if the two have some; there are
-    no other responses.
+    and each part is one thing, and not empty unless it is signed. Behind a content with function calls stands
+    one with as many responses, in the order of the calls, with their names, and with their ids if the two
+    have some; there are no other responses.
     """
     found: list[str] = []
     system: object = body.get("systemInstruction")
@@ -68,7 +68,7 @@ def _of_parts(parts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         kinds = [kind for kind in _KINDS if part.get(kind) is not None]
         if len(kinds) != 1:
             yield f"parts[{index}] is {len(kinds)} things instead of one"
-        elif part.get("text") == "":
+        elif part.get("text") == "" and not part.get("thoughtSignature"):
             yield f"parts[{index}]: the text is empty"
     for call in _things(parts, _CALL):
         yield from _of_thing(call, "args", "arguments")
