@@ -209,9 +209,9 @@ def test_a_cancel_closes_a_pause_beside_the_run_that_is_under_way(take_over: boo
         assert runner.pending(**KEY) == []
         assert runner.cancel(**KEY, invocation_id=older.invocation_id).outcome == "nothing_running"
         gate.open()
+        assert run.answer() == "late"
         with pytest.raises(UnknownCallError, match="ended cancelled"):
             runner.resume(**KEY, answers=[older.pending[0].approve()]).result()
-        assert run.answer() == "late"
         assert [(one.status, one.reason) for one in runner.sessions.runs(**KEY)] == [
             ("cancelled", "too late"),
             ("completed", ""),
