@@ -217,7 +217,8 @@ def test_a_look_up_that_fails_leaves_the_outcome_unknown_and_the_run_goes_on(
 
 def test_a_look_up_has_arguments_of_its_own_and_is_no_async_function() -> None:
     def look_up(call: FunctionCall) -> None:
-        dict.update(call.args, amount=99)
+        args: Any = call.args
+        args["amount"] = 99
 
     log, charging = MemoryEventLog(), Charging(1)
     tool = FunctionTool(charging.charge, on_resume=look_up)

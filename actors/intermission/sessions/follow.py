@@ -122,11 +122,8 @@ class Viewers:
             if run is None:
                 return CancelReceipt(CancelOutcome.NOTHING_RUNNING)
             claim = head.claim
-            here = self._directory.runs(key.user_id, key.session_id)
-            under_way = {one.invocation_id for one in here if one.result is None}
-            beside = bool(under_way) and claim is not None and claim.owner == log.owner
-            busy = claim is not None and claim.alive and not (take_over or beside)
-            if claim is not None and (busy or run.invocation_id in under_way):
+            beside = self._is_beside(key, run.invocation_id, claim)
+            if claim is not None and claim.alive and not (take_over or beside):
                 raise SessionBusyError(claim.owner)
             verdict = Verdict(RunStatus.CANCELLED, CancelSource.ADMIN, reason)
             now = self._host.services.clock.time()
@@ -161,6 +158,20 @@ class Viewers:
                 continue  # somebody has appended meanwhile, perhaps the end, or goes on with it
             self._host.notices.ended_in_log(end.put)
             return CancelReceipt(CancelOutcome.ACCEPTED, durable=True, last_seq=position)
+
+    def _is_beside(self, key: SessionKey, invocation_id: str, claim: Claim | None) -> bool:
+        """Return whether another run of the session is under way here.
+
+        Raises:
+            SessionBusyError: It is that very run, since a moment.
+        """
+        here = self._directory.runs(key.user_id, key.session_id)
+        under_way = {one.invocation_id for one in here if one.result is None}
+        if claim is None or claim.owner != self._host.log.owner:
+            return False
+        if invocation_id in under_way:
+            raise SessionBusyError(claim.owner)
+        return bool(under_way)
 
     def _end(self, key: SessionKey, end: EndLeft, *, take_over: bool) -> int:
         """Store the end of a run in a session that nobody has, and return its number."""

@@ -95,8 +95,6 @@ def plan_of(
         elif ended is not None:
             return Nothing(invocation_id, ended, left if ended is RunStatus.PAUSED else ())
     assert begun is not None
-    if not _is_place_known(begun, app):
-        raise NotResumableError(app.name, invocation_id)
     _check_tree(begun, app)
     calls = [call for _, call in used.values()]
     parts = [_part(answer, call) for answer, call in used.values()]
@@ -251,6 +249,8 @@ def _is_place_known(begun: Mapping[str, Any], app: App) -> bool:
 
 
 def _check_tree(begun: Mapping[str, Any], app: App) -> None:
+    if not _is_place_known(begun, app):
+        raise NotResumableError(app.name, begun["invocationId"])
     changed = missing(begun["tree"], app.root_agent) if "tree" in begun else []
     if changed:
         raise AgentTreeChangedError(begun["invocationId"], changed)
