@@ -21,11 +21,11 @@ class Worker:
         """What the server calls with the lifespan's messages."""
         await receive()  # lifespan.startup
         self.runner = Runner(self.app, log="service.lmdb", loop=asyncio.get_running_loop())
-        recovery = asyncio.create_task(self.recover())  # requests need not wait for it
+        self.recovery = asyncio.create_task(self.recover())  # requests need not wait for it
         await send({"type": "lifespan.startup.complete"})
         await receive()  # lifespan.shutdown
-        await recovery
         await self.runner.aclose(grace=0.1)  # what does not end by then is released, for the next worker
+        await self.recovery  # it has nothing more to wait for
         await send({"type": "lifespan.shutdown.complete"})
 
     async def recover(self) -> None:
@@ -37,7 +37,7 @@ class Worker:
             print("failed", one.session_id, one.result.error)
 
 
-async def serve(worker: Worker, request: Callable[[Runner], Awaitable[None]]) -> None:
+async def serve(worker: Worker, request: Callable[[Worker], Awaitable[None]]) -> None:
     """Stand for the server: start a worker, have one request made, and end it."""
     messages, started = asyncio.Queue[dict[str, str]](), asyncio.Event()
 
@@ -48,7 +48,7 @@ async def serve(worker: Worker, request: Callable[[Runner], Awaitable[None]]) ->
     messages.put_nowait({"type": "lifespan.startup"})
     task = asyncio.create_task(worker.lifespan(messages.get, send))
     await started.wait()
-    await request(worker.runner)
+    await request(worker)
     messages.put_nowait({"type": "lifespan.shutdown"})
     await task
 
@@ -57,17 +57,17 @@ async def main() -> None:
     """Deploy a new worker while the old one has a run under way."""
     gate = Gate()
 
-    async def write(runner: Runner) -> None:
-        run = runner.run(user_id="ada", session_id="essay", message="Write an essay.")
+    async def write(worker: Worker) -> None:
+        run = worker.runner.run(user_id="ada", session_id="essay", message="Write an essay.")
         await run.astart()
         await asyncio.to_thread(gate.arrived)  # the model is at work
 
-    async def nothing(runner: Runner) -> None:
-        pass
+    async def come_later(worker: Worker) -> None:
+        await worker.recovery
 
     await serve(Worker(ScriptedModel(text(gate, "never heard"))), write)
     gate.open()
-    await serve(Worker(ScriptedModel("The essay.")), nothing)
+    await serve(Worker(ScriptedModel("The essay.")), come_later)
 
 
 asyncio.run(main())

@@ -203,7 +203,7 @@ class Runner(Resuming):
     def session(self, *, user_id: str, session_id: str) -> Session:
         """Return a handle on a session, whether it exists or not; its keys are checked as by `run`."""
         key = SessionKey(self._app.name, user_id, session_id)
-        return Session(self, key.user_id, key.session_id)
+        return Session(self, self.run, key.user_id, key.session_id)
 
     def close(self, grace: float = 5.0, *, runs: Literal["cancel", "release"] | None = None) -> None:
         """Take no more runs, and return when every run has ended and its end is stored. Idempotent.

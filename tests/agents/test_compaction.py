@@ -21,7 +21,7 @@ from intermission import (
     Runner,
     SequentialAgent,
 )
-from intermission.agents.compaction import compacted, compaction_of, is_due, window
+from intermission.agents.compaction import Compacted, compaction_of, is_due, window
 from intermission.agents.contents import asking, conversation
 from intermission.agents.summaries import summary_request
 from intermission.pending import CONFIRMATION
@@ -93,7 +93,7 @@ def test_a_new_invocation_that_began_long_ago_does_not_make_the_window_longer() 
 def test_a_summary_stands_in_the_place_of_what_it_stands_for_and_later_ones_behind_it() -> None:
     events = [*talk("1", "2", "3"), summary(1, 4).stored_as(7), *numbered(*[said("new")] * 8)[7:]]
     assert told(events) == ["sum", "q3", "a3", "new"]
-    assert [event.seq for event in compacted(events)] == [None, 5, 6, 8]
+    assert [event.seq for event in Compacted(events).told] == [None, 5, 6, 8]
 
 
 def test_of_two_summaries_one_that_takes_in_the_other_stands_for_both_and_overlapping_ones_both_stay() -> (

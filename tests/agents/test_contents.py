@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from intermission import Content, Event, FunctionCall, FunctionResponse, Part
-from intermission.agents.contents import CallOutcome, asking, conversation, outcome_response
+from intermission.agents.contents import asking, conversation
+from intermission.agents.outcomes import CallOutcome, outcome_response
 from intermission.content import Blob
 from intermission.events import is_within
 from intermission.testing import contents_problems
@@ -320,3 +321,9 @@ def test_a_model_is_asked_something_even_if_nothing_was_said() -> None:
 
     assert only.role == "user"
     assert only.text
+
+
+def test_a_call_of_another_agent_is_told_as_open_once_though_a_later_one_has_its_id() -> None:
+    told = texts(calling("1", author="b"), calling("1", author="b"))
+
+    assert [text.count("look answered b") for text in told] == [0, 1]

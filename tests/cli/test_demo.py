@@ -19,7 +19,7 @@ from intermission.testing import Gate, ModelServer, calls, error, text
 from intermission_storage import Head, LmdbEventLog
 
 
-def test_the_demo_streams_calls_a_tool_finds_its_session_again_and_waits_for_leave(
+def test_the_demo_streams_calls_a_tool_waits_for_leave_is_cancelled_and_outlives_a_kill(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["demo"]) == 0
@@ -51,6 +51,19 @@ def test_the_demo_streams_calls_a_tool_finds_its_session_again_and_waits_for_lea
         "saw the connection close",
         "cancelled, last record 5",
         "the last event in the log is the user's",
+        "Please charge and invoice my order 1042.",
+        "You were charged 42 euros.",
+        "half of the invoice is written",
+        "is dead",
+        "interrupted, last record 12",
+        "write_invoice has begun, and the log has no end of it",
+        "its file holds 2 of 4 lines",
+        '"invoice": "written"',
+        "Your invoice is written.",
+        "completed, last record 20",
+        "charge once, as call-",
+        "write_invoice twice, as call-",
+        "one invoice, 4 of 4 lines",
     ]
     places = [shown.index(part) for part in order]
     assert places == sorted(places)
@@ -60,6 +73,8 @@ def test_the_demo_streams_calls_a_tool_finds_its_session_again_and_waits_for_lea
 def test_the_demo_talks_to_any_server_that_is_named_and_keeps_the_log_where_it_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # Two agents are asked at the same time, so these replies fit both: each of them has one of the tools.
+    both = calls(("charge", {"order_id": "1042"}), ("write_invoice", {"order_id": "1042"}))
     script = (
         calls(("order_status", {"order_id": "1042"})),
         text("It is ", "in Utrecht."),
@@ -67,13 +82,17 @@ def test_the_demo_talks_to_any_server_that_is_named_and_keeps_the_log_where_it_i
         calls(("refund", {"order_id": "1042"})),
         text("Refunded."),
         text("Once ", "upon ", "a ", "time ", "there ", Gate(), "was"),
+        both,
+        both,
+        text("Charged."),
+        text("Written."),
     )
     with ModelServer(*script) as server:
         assert (
             main(["demo", "--model-url", server.url, "--model", "mine", "--log", str(tmp_path / "log")]) == 0
         )
 
-    assert [request["model"] for request in server.requests] == ["mine"] * 6
+    assert [request["model"] for request in server.requests] == ["mine"] * 10
     assert server.aborted == 1
     assert [message["role"] for message in server.requests[2]["messages"]] == [
         *("system", "user", "assistant", "tool", "assistant", "user"),
@@ -82,7 +101,9 @@ def test_the_demo_talks_to_any_server_that_is_named_and_keeps_the_log_where_it_i
     assert "It is in Utrecht." in shown
     assert "does not tell what it works on" in shown
     with LmdbEventLog(tmp_path / "log") as log:
-        assert sorted(log.streams()) == ["demo/you/orders", "demo/you/refunds", "demo/you/stories"]
+        assert sorted(log.streams()) == [
+            *("demo/you/invoices", "demo/you/orders", "demo/you/refunds", "demo/you/stories"),
+        ]
         assert log.head("demo/you/orders") == Head(13)
 
 
@@ -101,13 +122,13 @@ def test_an_address_without_a_model_is_wrong_usage(capsys: pytest.CaptureFixture
     assert "--model-url and --model go together" in capsys.readouterr().err
 
 
-def on_a_terminal(**environment: str) -> str:
+def on_a_terminal(*arguments: str | Path, code: int = 0, **environment: str) -> str:
     """Run the demo in a child whose output is a terminal, and return what the terminal got."""
     ours, theirs = pty.openpty()
     try:
         env = {**tree.environment(), "TERM": "xterm", **environment}
         with subprocess.Popen(
-            [sys.executable, "-m", "intermission", "demo"], stdout=theirs, env=env
+            [sys.executable, "-m", "intermission", "demo", *arguments], stdout=theirs, env=env
         ) as child:
             os.close(theirs)
             shown = bytearray()
@@ -119,7 +140,7 @@ def on_a_terminal(**environment: str) -> str:
                 if not piece:
                     break
                 shown += piece
-        assert child.returncode == 0
+        assert child.returncode == code
         return shown.decode()
     finally:
         os.close(ours)
@@ -129,10 +150,12 @@ def test_on_a_terminal_the_demo_is_coloured() -> None:
     assert re.search(r"\x1b\[36myou +\x1b\[0mWhere", on_a_terminal())
 
 
-def test_on_a_terminal_that_wants_no_colour_there_is_none() -> None:
-    shown = on_a_terminal(NO_COLOR="1")
+def test_on_a_terminal_that_wants_no_colour_there_is_none(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a log")
+    shown = on_a_terminal("--log", tmp_path / "file", code=1, NO_COLOR="1")
 
     assert "Where is my order 1042?" in shown
+    assert "is no event log" in shown
     assert "\x1b" not in shown
 
 

@@ -5,9 +5,10 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import scale
 from anthropic_events import START, arguments, begun, delta, event, signature, stop, text, thinking
 from intermission.content import Part
 from intermission.models.anthropic_answer import AnthropicAnswer
@@ -126,6 +127,7 @@ def read(pieces: list[bytes]) -> tuple[list[Part], ModelResponse]:
     return parts, answer.response()
 
 
+@settings(max_examples=scale.rounds(30, 1000))
 @given(st.lists(st.integers(0, len(BODY)), max_size=12))
 def test_however_the_bytes_of_a_stream_are_cut_its_answer_is_the_same(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(BODY)]
@@ -139,6 +141,7 @@ BLOCKS = st.lists(
 )
 
 
+@settings(max_examples=scale.rounds(30, 1000))
 @given(BLOCKS, st.data())
 def test_however_blocks_are_cut_the_partials_make_up_the_text_and_calls_keep_their_ids(
     blocks: list[tuple[str, Any]], data: st.DataObject

@@ -177,3 +177,45 @@ def test_what_a_consumer_throws_in_passes_and_closes_the_steps() -> None:
     with pytest.raises(KeyError, match="theirs"):
         guarded.throw(KeyError("theirs"))
     assert closed == [True]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "<html>bad gateway",
+        '{"error": {"details": [{"retryDelay": "34s"',
+        '{"error": "no"}',
+        '{"error": {"details": {"retryDelay": "34s"}}}',
+        '{"error": {"details": [7, {"retryDelay": 34}, {"retryDelay": "soon"}, {"violations": 7}]}}',
+        "[" * 20_000,
+        "[]",
+    ],
+    ids=["a page", "cut off", "a text", "no list", "no details", "too deep", "nothing"],
+)
+def test_a_refusal_that_explains_itself_in_no_way_that_is_known_is_what_its_status_says(said: str) -> None:
+    failed = Failures().refused("http://x", 429, said, "7")
+
+    assert (failed.kind, failed.status, failed.retry_after) == (ModelErrorKind.RATE_LIMIT, 429, 7.0)
+    assert failed.retryable
+    assert Failures().refused("http://x", 429, said, None).retry_after is None
+
+
+@pytest.mark.parametrize("form", ['{"error": %s}', '[{"error": %s}]'], ids=["object", "list"])
+def test_what_google_says_of_a_refusal_counts_also_within_an_answer(form: str) -> None:
+    error = '{"code": 429, "message": "no", "details": [{"retryDelay": "34.5s"}]}'
+    failed = Failures().reported_in(json.loads(form % error))
+
+    assert failed is not None
+    assert (failed.kind, failed.retry_after) == (ModelErrorKind.RATE_LIMIT, 34.5)
+    assert Failures().refused("http://x", 429, form % error, None).retry_after == 34.5
+
+
+def test_of_the_tokens_that_come_later_the_newest_are_hidden() -> None:
+    failures = Failures("the-key-0123")
+    tokens = [f"token-number-{number:04}" for number in range(100)]
+    for token in tokens:
+        failures.hide_also(token)
+
+    assert failures.hide(" ".join(("the-key-0123", tokens[0], *tokens[-8:]))) == " ".join(
+        ("[key]", tokens[0], *["[key]"] * 8)
+    )

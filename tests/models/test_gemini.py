@@ -25,7 +25,8 @@ def server() -> Iterator[ModelServer]:
 
 
 def model(server: ModelServer, **settings: Any) -> Gemini:
-    return Gemini("gemini-2.5-flash", base_url=server.root_url, **{"max_retries": 0} | settings)
+    settings.setdefault("max_retries", 0)
+    return Gemini("gemini-2.5-flash", base_url=server.root_url, **settings)
 
 
 def failure(model: Model, request: ModelRequest = STREAMED) -> tuple[ModelError, str]:
@@ -123,6 +124,27 @@ def test_an_error_in_place_of_a_stream_is_the_services_error(server: ModelServer
 
     assert failed.kind is ModelErrorKind.SERVICE
     assert "overloaded" in str(failed)
+
+
+def test_an_error_that_may_pass_is_tried_again_if_it_begins_the_stream_and_not_if_it_ends_it(
+    server: ModelServer, slept: list[float]
+) -> None:
+    report = b'data: {"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}}\r\n\r\n'
+    server.enqueue(stream(report))
+    server.enqueue(stream("one ", report))
+    failed, shown = failure(model(server, max_retries=5))
+
+    assert (failed.kind, failed.status, shown) == (ModelErrorKind.SERVICE, 503, "one ")
+    assert len(server.requests) == 2
+    assert len(slept) == 1
+
+
+def test_a_server_of_tests_refuses_what_gemini_would_and_in_its_form(server: ModelServer) -> None:
+    failed, _ = failure(model(server), ModelRequest(contents=(Content.model("I begin"),)))
+
+    assert (failed.kind, failed.status) == (ModelErrorKind.VALIDATION, 400)
+    assert "a conversation does not begin with the model" in str(failed)
+    assert '"status": "INVALID_ARGUMENT"' in str(failed)
 
 
 def test_the_key_is_sent_in_a_header_and_never_in_the_address(server: ModelServer) -> None:
@@ -239,12 +261,14 @@ def test_a_wait_that_the_details_ask_for_is_kept_and_one_in_the_header_comes_fir
     assert [failure(model(server))[0].retry_after for _ in range(2)] == [34.5, 7.0]
 
 
-def test_a_quota_of_a_day_is_not_waited_for(server: ModelServer) -> None:
+def test_a_quota_of_a_day_is_not_waited_for(server: ModelServer, slept: list[float]) -> None:
     quota = {"violations": [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]}
-    server.enqueue(wire(refusal(429, quota, {"retryDelay": "0.01s"}), status=429))
+    server.enqueue(wire(refusal(429, quota, {"retryDelay": "34s"}), status=429))
+    server.enqueue("never asked for")
     failed, _ = failure(model(server, max_retries=2))
 
     assert (failed.kind, failed.retryable) == (ModelErrorKind.RATE_LIMIT, False)
+    assert slept == []
     assert len(server.requests) == 1
 
 

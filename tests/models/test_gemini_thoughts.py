@@ -14,7 +14,7 @@ from intermission.testing.replies import WireReply
 from intermission_storage import EventLog, MemoryEventLog
 from providers import PROVIDERS
 
-LOOK = {"functionCall": {"name": "look", "args": {}}}
+LOOK: dict[str, Any] = {"functionCall": {"name": "look", "args": {}}}
 STEP: list[dict[str, Any]] = [
     {"text": "I should look.", "thought": True},
     {"text": "One moment."},

@@ -48,14 +48,14 @@ def llmock(server: LlmockServer) -> LlmockServer:
     return server
 
 
-@pytest.fixture(params=PROVIDERS)
+@pytest.fixture(params=[name for name, provider in PROVIDERS.items() if provider.llmock_path is not None])
 def provider(request: pytest.FixtureRequest) -> Provider:
     return PROVIDERS[request.param]
 
 
 @pytest.fixture
 def model(llmock: LlmockServer, provider: Provider) -> Model:
-    return partial(provider.model, "any", base_url=provider.at_llmock(llmock), api_key="sk-any")
+    return partial(provider.make_at_llmock, llmock, api_key="sk-any")
 
 
 def failure(model: HttpModel, request: ModelRequest) -> tuple[ModelError, str]:

@@ -25,7 +25,7 @@ def server() -> Iterator[ModelServer]:
 
 def model(server: ModelServer, token: str | Callable[[], str], **settings: Any) -> Gemini:
     vertex = Vertex("acme", "europe-west4", token)
-    settings = {"max_retries": 0} | settings
+    settings.setdefault("max_retries", 0)
     return Gemini("gemini-2.5-flash", base_url=server.root_url, vertex=vertex, **settings)
 
 
@@ -209,17 +209,6 @@ def test_the_tokens_of_calls_that_run_at_the_same_time_are_all_hidden(server: Mo
     server.enqueue(error("authentication", " ".join(secrets), status=403))
 
     assert "ya29" not in str(failure(gemini))
-
-
-def test_only_the_newest_tokens_are_kept(server: ModelServer) -> None:
-    given = [f"ya29.number-{number:04}" for number in range(100)]
-    gemini = model(server, tokens(*given))
-    for _ in given:
-        server.enqueue("yes")
-        list(gemini.generate(WHOLE))
-
-    assert gemini._failures.hide(given[-1]) == "[key]"  # what a message of it would show
-    assert gemini._failures.hide(given[0]) == given[0]  # the same
 
 
 def test_vertex_shows_no_token_and_takes_no_key() -> None:

@@ -29,6 +29,8 @@ from intermission import (
     Runner,
     RunStatus,
 )
+from intermission.cli.demo_kill import kill_and_recover
+from intermission.cli.terminal import Screen
 from intermission.cli.witness import SlotsWitness
 from intermission.models import Anthropic, ChatCompletions, ModelRequest
 from intermission.models.http_model import HttpModel
@@ -162,6 +164,17 @@ def test_a_call_waits_for_leave_and_another_runner_goes_on_with_it(model: HttpMo
     assert (call.tool, dict(call.arguments)) == ("refund", {"order_id": "1042"})
     assert dict(told.response) == refund("1042")
     assert second.text
+
+
+def test_what_a_killed_process_was_doing_is_gone_on_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, name = os.environ["INTERMISSION_MODEL_URL"], os.environ.get("INTERMISSION_MODEL", "smollm2")
+
+    assert kill_and_recover(url, name, tmp_path / "log", Screen())
+    made = [line.split()[1:3] for line in capsys.readouterr().out.splitlines() if line.startswith("ran ")]
+    assert ["charge", "once,"] in made
+    assert ["write_invoice", "twice,"] in made
 
 
 def test_after_a_cancel_the_servers_slot_is_free_at_once(

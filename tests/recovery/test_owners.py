@@ -16,12 +16,13 @@ from intermission import (
     LlmAgent,
     ResumabilityConfig,
     Runner,
+    RunResult,
     RunStatus,
     SessionBusyError,
 )
-from intermission.testing import ScriptedModel
-from intermission_storage import Kind, LmdbEventLog, verify
-from left import left, recovered
+from intermission.testing import Gate, ScriptedModel
+from intermission_storage import EventLog, Kind, LmdbEventLog, verify
+from left import left
 from nursery import KILLED, Nursery
 from tree import ROOT
 
@@ -33,6 +34,8 @@ class Here:
 
     def __init__(self, path: Path) -> None:
         self.ran: list[str] = []
+        self.gate = Gate()
+        self.gate.open()
         agent = LlmAgent("agent", ScriptedModel(default="done here"), tools=[self.first, self.second])
         app = App(APP, agent, resumability_config=ResumabilityConfig(is_resumable=True))
         self.runner = Runner(app, log=path)
@@ -45,7 +48,13 @@ class Here:
     def second(self) -> str:
         """Take a note of it."""
         self.ran.append("second")
+        self.gate.wait()
         return "of who came after"
+
+    @property
+    def log(self) -> EventLog:
+        """The runner's; another one would be another owner."""
+        return self.runner._host.log  # pyright: ignore[reportPrivateUsage] - see above
 
 
 @pytest.fixture
@@ -95,31 +104,50 @@ def test_an_owner_that_lives_is_named_and_loses_the_session_as_soon_as_it_is_dea
     owner.kill()
     run = here.runner.resume(**KEY, invocation_id=invocation(here))
     assert run.answer(60) == "done here"
-    assert here.ran == ["second"]
+    assert_whole(here, run.result())
 
 
 @pytest.mark.scenario("C13")
+@pytest.mark.parametrize("at_work", [False, True], ids=["when all is over", "while its successor is at work"])
 def test_an_owner_that_hangs_loses_it_on_demand_and_what_it_commits_then_is_refused(
-    owner: Child, here: Here
+    owner: Child, here: Here, at_work: bool
 ) -> None:
     owner.signal(signal.SIGSTOP)
     busy(here, owner)
     assert left(here.runner, take_over=True) == ["s"]
-    (result,) = recovered(here.runner, take_over=True)
-    assert (result.status, result.text, here.ran) == (RunStatus.COMPLETED, "done here", ["second"])
-    log = here.runner._host.log  # pyright: ignore[reportPrivateUsage] - another one would be another owner
-    before = records(log)
+    if at_work:
+        here.gate = Gate()
+    (run,) = here.runner.recover(take_over=True)
+    run.start()
+    if at_work:
+        here.gate.arrived()
+    else:
+        run.result(60)
+    stream = here.log.streams()[0]
+    before = here.log.head(stream), records(here.log)
     owner.signal(signal.SIGCONT)
     assert owner.ask("go on") == ["failed", "StaleClaimError"]
-    owner.end()
-    assert records(log) == before
+    owner.end()  # it has closed its runner, which releases what it has
+    assert (here.log.head(stream), records(here.log)) == before
+    assert (before[0].claim is not None) == at_work
+    here.gate.open()
+    assert (run.result(60).status, run.result().text) == (RunStatus.COMPLETED, "done here")
+    assert_whole(here, run.result())
+    assert here.runner.run(**KEY, message="hi").answer(60) == "done here"
+
+
+def assert_whole(here: Here, result: RunResult) -> None:
+    """Assert that the call in hand was made once here, the finished one never, and that the log is whole."""
+    assert here.ran == ["second"]
     (event,) = (event for event in result.events if event.function_responses)
     assert [dict(one.response) for one in event.function_responses] == [
         {"result": "first"},
         {"result": "of who came after"},
     ]
-    assert verify(log).problems == ()
-    assert here.runner.run(**KEY, message="hi").answer(60) == "done here"
+    everything = records(here.log)
+    assert [record.seq for record in everything] == list(range(1, len(everything) + 1))
+    assert {record.data["invocationId"] for record in everything[1:]} == {result.invocation_id}
+    assert verify(here.log).problems == ()
 
 
 def test_a_frozen_owners_run_is_ended_by_force_and_stays_so(owner: Child, here: Here) -> None:
@@ -145,6 +173,9 @@ def test_the_run_of_another_process_is_watched_until_it_ends_or_its_process_dies
     assert [call.name for call in next(seen).function_calls] == ["first", "second"]
     with pytest.raises(SessionBusyError):
         viewer.cancel()
+    owner.signal(signal.SIGSTOP)
+    busy(here, owner)
+    owner.signal(signal.SIGCONT)  # nobody has taken it over meanwhile, so it goes on
     owner.tell("go on")
     assert next(seen).function_responses[1].response == {"result": "of the owner"}
     assert [event.text for event in seen if event.content] == ["done by the owner"]

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ from intermission import (
     ToolExecution,
 )
 from intermission.models import Model
+from intermission.sessions.records import OPEN_RUNS
 from intermission.testing import Gate, ScriptedModel, calls, text
-from intermission_storage import Kind, MemoryEventLog, verify
+from intermission_storage import Kind, MemoryEventLog, Record, verify
 from left import left, recovered, status_of
 from nursery import KILLED, Nursery
 from planned import planned_app, times
@@ -231,6 +233,36 @@ def test_a_run_that_is_gone_on_with_on_purpose_leaves_what_was_left_to_recover()
         assert left(runner) == ["s"]
         assert [run.result(60).status for run in waiting] == [RunStatus.COMPLETED]
         assert status_of(runner) == ["completed", "completed"]
+
+
+class Beginnings(MemoryEventLog):
+    """Keeps how many entries of open runs each beginning of a run writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: list[int] = []
+
+    def submit(self, stream: str, records: Sequence[Record], done: Any, **options: Any) -> None:
+        """See `EventLog.submit`."""
+        if options.get("claim"):
+            self.entries.append(sum(entry.index == OPEN_RUNS for entry in options["put"]))
+        super().submit(stream, records, done, **options)
+
+
+def test_of_runs_that_were_left_one_after_another_the_last_is_found_and_each_leaves_one_alone() -> None:
+    log, found = Beginnings(), list[int]()
+    for _ in range(4):
+        gate = Gate()
+        runner = Runner(resumable(ScriptedModel(text(gate, "late"))), log=log)
+        runner.run(**KEY, message="hi").start()
+        gate.arrived()
+        runner.close(0)
+        gate.open()
+        with Runner(resumable(ScriptedModel()), log=log) as other:
+            found.append(len(left(other)))
+            assert {*status_of(other)} == {RunStatus.INTERRUPTED}
+    assert found == [1, 1, 1, 1]
+    assert log.entries == [1, 2, 2, 2]  # a run's own, and that of the one before
 
 
 def test_a_run_that_was_left_alone_is_still_ended_by_its_key(nursery: Nursery, tmp_path: Path) -> None:

@@ -147,7 +147,8 @@ try:
     result = run.result(60)
     print(result.status, flush=True)
     gate.open()
-    threading.Event().wait(60)
+    for _ in range(600):  # a wait of Python's that is just beginning does not notice a signal
+        threading.Event().wait(0.1)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """

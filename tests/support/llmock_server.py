@@ -19,7 +19,6 @@ class LlmockServer:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.base_url = f"{address}/v1"
 
     def script(self, **behavior: Any) -> None:
         """Let the next request, or as many as `times` says, meet a fault."""

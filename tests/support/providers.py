@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from intermission.models import Anthropic, ChatCompletions, Gemini
+from intermission.models import Anthropic, ChatCompletions, Gemini, Ollama
 from intermission.models.http_model import HttpModel
 from intermission.testing import ModelServer
 from llmock_server import LlmockServer
@@ -16,51 +16,61 @@ class Provider(NamedTuple):
 
     Attributes:
         model: Makes a model, given the keywords that all have in common.
-        at: Where a `ModelServer` speaks its protocol.
-        at_llmock: Where `llmock` does.
+        path: Where a `ModelServer` speaks its protocol.
         said: A piece of a stream that says "half".
         whole: An answer in one piece that says it.
+        llmock_path: Where `llmock` speaks it; `None` if it does not.
         preamble: How many pieces `llmock` streams before the first that says something.
     """
 
     model: Callable[..., HttpModel]
-    at: Callable[[ModelServer], str]
-    at_llmock: Callable[[LlmockServer], str]
+    path: str
     said: bytes
     whole: bytes
-    preamble: int
+    llmock_path: str | None = None
+    preamble: int = 0
 
     def make(self, server: ModelServer, **settings: Any) -> HttpModel:
         """Return a model at a server."""
-        return self.model("any", base_url=self.at(server), **settings)
+        return self.model("any", base_url=f"{server.root_url}{self.path}", **settings)
+
+    def make_at_llmock(self, server: LlmockServer, **settings: Any) -> HttpModel:
+        """Return a model at `llmock`."""
+        return self.model("any", base_url=f"{server.address}{self.llmock_path}", **settings)
 
 
 _ANTHROPIC_HALF = b'{"type": "content_block_start", "content_block": {"type": "text", "text": "half"}}'
 _GEMINI_HALF = b'{"candidates": [{"content": {"role": "model", "parts": [{"text": "half"}]}}]}'
+_OLLAMA_HALF = b'{"message": {"role": "assistant", "content": "half"}, "done": false}'
 
-PROVIDERS: dict[str, Provider] = {
+PROVIDERS = {
     "openai": Provider(
         ChatCompletions,
-        lambda server: server.url,
-        lambda server: server.base_url,
+        path="/v1",
         said=b'data: {"choices": [{"index": 0, "delta": {"content": "half"}}]}\n\n',
         whole=b'{"choices": [{"message": {"content": "half"}}]}',
+        llmock_path="/v1",
         preamble=1,
     ),
     "anthropic": Provider(
         Anthropic,
-        lambda server: server.root_url,
-        lambda server: f"{server.address}/anthropic",
+        path="",
         said=b"data: %b\n\n" % _ANTHROPIC_HALF,
         whole=b'{"type": "message", "content": [{"type": "text", "text": "half"}]}',
+        llmock_path="/anthropic",
         preamble=3,
     ),
     "gemini": Provider(
         Gemini,
-        lambda server: server.root_url,
-        lambda server: f"{server.address}/gemini",
+        path="",
         said=b"data: %b\r\n\r\n" % _GEMINI_HALF,
         whole=_GEMINI_HALF,
-        preamble=0,
+        llmock_path="/gemini",
+    ),
+    "ollama": Provider(
+        Ollama,
+        path="",
+        said=_OLLAMA_HALF + b"\n",
+        whole=_OLLAMA_HALF,
     ),
 }

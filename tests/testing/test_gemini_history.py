@@ -43,6 +43,7 @@ IMAGE = {"inlineData": {"mimeType": "image/png", "data": "MQ=="}}
         [USER, model(call("a", id="1"), call("a", id="2")), user(response("a", id="1"), response("a"))],
         [USER, model(call()), user(response()), model(call()), user(response(), text("and?"))],
         [USER, model({"functionCall": {"name": "look"}, "thoughtSignature": "s"}), user(response())],
+        [USER, model(text("Hello."), {"text": "", "thoughtSignature": "s"}), USER],
     ],
 )
 def test_a_legal_conversation_has_no_problems(contents: list[object]) -> None:

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from intermission.actions import Actions
 from intermission.agents.callbacks import OneOrMore, as_callbacks
+from intermission.agents.contents import Conversations
 from intermission.agents.effects import Steps
 from intermission.agents.progress import AgentState, Checkpoint, Making
 from intermission.config import RunConfig
@@ -68,6 +69,7 @@ class AgentContext:
             the agent had stored.
         saved: How far the agent had come in a run that is gone on with; `None` if it begins.
         agent_name: Whose context it is: the agent that was run, and not one that this yields from.
+        conversations: What models were shown in this run, so that a request costs what is new in it.
     """
 
     invocation_id: str
@@ -89,6 +91,7 @@ class AgentContext:
     saved: Checkpoint | None = None
     agent_name: str = ""
     makings: Mapping[str, Making] | None = None
+    conversations: Conversations = field(default_factory=Conversations)
 
     def event(self, author: str, **fields: Any) -> Event:
         """Return a new event of this run and branch, stamped now; `fields` are those of `Event`."""

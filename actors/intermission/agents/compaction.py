@@ -10,7 +10,7 @@ from intermission.content import Content, Part
 from intermission.events import Event, EventActions
 from intermission.models.base import Model
 
-__all__ = ["EventsCompactionConfig", "Summarize", "compacted", "compaction_of", "is_due", "window"]
+__all__ = ["Compacted", "EventsCompactionConfig", "Summarize", "compaction_of", "is_due", "window"]
 
 Summarize: TypeAlias = Callable[[Sequence[Event]], str | Awaitable[str | None] | None]
 """Sums events up, oldest first; plain or async. With `None` or an empty text there is no summary."""
@@ -141,28 +141,64 @@ class _Turn:
         return not self.whole or bool(self.waiting)
 
 
-def compacted(events: Sequence[Event]) -> list[Event]:
-    """Return what a model is told of a session: summaries in the place of the events that they stand for.
+class Compacted:
+    """What a model is told of a session: summaries in the place of the events that they stand for.
 
     What says nothing is left out. A summary stands where its first event stood; one that a later one takes in
     as a whole is left out. The calls of one message and their responses are told, or summed up, together:
     they are told if only some of them are older than the cut, or a call among them still waits for an answer.
+
+    Args:
+        events: The session's events, oldest first.
+
+    Attributes:
+        told: What is told, in order.
+        settled: Whether summaries stand for nothing that is still to come. None of ours does.
     """
-    spans = _spans(events)
-    zones = _Zones(spans)
-    turns = _turns(events, zones)
-    open_turns = {name for name, turn in turns.items() if turn.told}
-    told: list[Event] = []
-    due = 0
-    for event in events:
-        while due < len(spans) and (event.seq or 0) >= spans[due].start:
-            told.append(_told(spans[due]))
-            due += 1
-        if event.content is not None and (
-            event.seq not in zones or not open_turns.isdisjoint(_calls_in(event))
-        ):
-            told.append(event)
-    return told
+
+    __slots__ = ("_asked", "_summed_up", "settled", "told")
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        spans = _spans(events)
+        zones = _Zones(spans)
+        turns, self._asked = _turns(events, zones)
+        open_turns = {name for name, turn in turns.items() if turn.told}
+        self.told: list[Event] = []
+        self._summed_up = set[str]()  # the ids of the calls and responses that summaries stand for
+        due = 0
+        for event in events:
+            while due < len(spans) and (event.seq or 0) >= spans[due].start:
+                self.told.append(_told(spans[due]))
+                due += 1
+            if event.content is None:
+                continue
+            if event.seq not in zones:
+                self.told.append(event)
+                continue
+            ids = _calls_in(event)
+            self._summed_up.update(ids)
+            if not open_turns.isdisjoint(ids):
+                self.told.append(event)
+        newest = next((event.seq for event in reversed(events) if event.seq is not None), 0)
+        self.settled = due == len(spans) and all(span.end <= newest for span in spans)
+
+    def goes_on_with(self, event: Event) -> bool:
+        """Return whether all stays as it is told, if it is settled, and what follows is told behind it.
+
+        It does not with a further summary, nor with what concerns a call that is summed up: that may have to
+        be told from now on, or no longer.
+        """
+        if event.actions.compaction is not None:
+            return False
+        if _only_says(event) or event.partial:
+            return True
+        ids = _calls_in(event)
+        for call in event.function_calls:
+            original = asked_call(call)
+            if original is not None:
+                ids.append(original.id)
+        ids += [self._asked[answer.id] for answer in event.function_responses if answer.id in self._asked]
+        return self._summed_up.isdisjoint(ids)
 
 
 def _span(event: Event) -> _Span | None:
@@ -205,10 +241,10 @@ class _Zones:
         return index >= 0 and seq <= self._ends[index]
 
 
-def _turns(events: Sequence[Event], zones: _Zones) -> dict[str, _Turn]:
-    """The turns by the ids of their calls."""
+def _turns(events: Sequence[Event], zones: _Zones) -> tuple[dict[str, _Turn], dict[str, str]]:
+    """The turns by the ids of their calls, and the calls that questions are about, by theirs."""
     turns: dict[str, _Turn] = {}
-    asked: dict[str, str] = {}  # questions whether a call may be made, and the calls
+    asked: dict[str, str] = {}
     for event in events:
         if _only_says(event) or event.partial:
             continue
@@ -233,7 +269,7 @@ def _turns(events: Sequence[Event], zones: _Zones) -> dict[str, _Turn]:
             original_id = asked.get(response.id)
             if original_id in turns:
                 turns[original_id].waiting.discard(original_id)
-    return turns
+    return turns, asked
 
 
 def _only_says(event: Event) -> bool:

@@ -19,7 +19,7 @@ from intermission.agents.callback_types import (
     OnToolErrorCallback,
 )
 from intermission.agents.callbacks import OneOrMore, as_callbacks
-from intermission.agents.contents import asking, conversation
+from intermission.agents.contents import asking
 from intermission.agents.effects import Effect, Escalate, RunAgent, Steps, call_model, call_tools, emit
 from intermission.agents.instructions import Instruction, is_fixed, write
 from intermission.agents.schemas import Schema, SchemaSource
@@ -221,7 +221,7 @@ class LlmAgent(TransferringAgent):
         assert isinstance(instruction, str)
         return ModelRequest(
             contents=asking(
-                conversation(
+                context.conversations.contents(
                     context.events,
                     self.name,
                     context.branch,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from intermission.agents.contents import narrate
+from intermission.agents.talk import narrate
 from intermission.content import Content
 from intermission.events import Event
 from intermission.models.base import ModelRequest

@@ -55,9 +55,10 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser(
         "demo",
-        help="watch an agent stream, call a tool, wait for an approval, and find its session again",
-        description="Runs an agent over real HTTP and a log on disk. With no options the model is a scripted "
-        "server on this machine; the options name any server that speaks OpenAI chat completions.",
+        help="watch agents stream, call tools, wait for an approval, be cancelled, and outlive a kill -9",
+        description="Runs agents over real HTTP and a log on disk, and kills a process of its own. With no "
+        "options the model is a scripted server on this machine; the options name any server that speaks "
+        "OpenAI chat completions.",
     )
     demo.add_argument(
         "--model-url", metavar="URL", help="the server's base address, as in http://127.0.0.1:8080/v1"

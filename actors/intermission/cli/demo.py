@@ -1,23 +1,22 @@
 """`intermission demo`: the main job at work, over real HTTP and a real log on disk."""
 
 import tempfile
-import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from intermission.agents import App, LlmAgent
-from intermission.cli.live import Live, show_pending, show_receipt
+from intermission.cli.demo_kill import kill_and_recover
+from intermission.cli.demo_models import model_to_talk_to
+from intermission.cli.live import Live, show_pending, show_receipt, show_run
 from intermission.cli.terminal import Screen
-from intermission.cli.witness import ScriptedWitness, SlotsWitness, Witness
+from intermission.cli.witness import Witness
 from intermission.config import ResumabilityConfig, RunConfig
 from intermission.errors import IntermissionError
-from intermission.models import ChatCompletions
 from intermission.models.base import Model
 from intermission.runner import Runner
-from intermission.runs import Run, RunResult, RunStatus
-from intermission.testing import Gate, ModelServer, calls, text
+from intermission.runs import RunStatus
 from intermission.tools import FunctionTool
 from intermission.version import __version__
 
@@ -43,7 +42,7 @@ def refund(order_id: str) -> dict[str, str]:
 
 
 def demo(*, model_url: str | None, model: str | None, log: str | None, screen: Screen) -> int:
-    """Show runs that stream, call tools, wait for leave and are cancelled; return the exit code.
+    """Show runs that stream, call tools, wait for leave, are cancelled and killed; return the exit code.
 
     Args:
         model_url: Base address of a server that speaks OpenAI chat completions; `None` scripts one here.
@@ -53,7 +52,7 @@ def demo(*, model_url: str | None, model: str | None, log: str | None, screen: S
     """
     with (
         _place(log) as path,
-        _model(model_url, model, paced=screen.is_terminal) as (served, address, witness),
+        model_to_talk_to(model_url, model, paced=screen.is_terminal) as (served, address, witness),
     ):
         screen.heading(f"Intermission {__version__}: an agent, a tool, and a session that outlives both")
         screen.line("model", f"{served.name} at {address}", "dim")
@@ -79,6 +78,9 @@ def demo(*, model_url: str | None, model: str | None, log: str | None, screen: S
         screen.heading("5. A story is cancelled in mid-stream, and the server's side is asked what it saw")
         if not _cancel(served, witness, path, screen):
             return 1
+        screen.heading("6. A process is killed in the middle of a tool, by kill -9, and this one goes on")
+        if not kill_and_recover(model_url, model, path, screen):
+            return 1
         if log is not None:
             screen.note(f"the log stays in {path}")
         return 0
@@ -93,60 +95,11 @@ def _place(log: str | None) -> Generator[Path]:
         yield Path(folder) / "sessions.lmdb"
 
 
-@contextmanager
-def _model(url: str | None, name: str | None, *, paced: bool) -> Generator[tuple[Model, str, Witness]]:
-    if url is not None and name is not None:
-        served = ChatCompletions(name, base_url=url, options={"temperature": 0, "max_tokens": 400})
-        yield served, url, SlotsWitness(url)
-        return
-    pause = _Pause(0.05 if paced else 0.0)
-    with ModelServer(
-        calls(("order_status", {"order_id": "1042"})),
-        text(*_spoken("Your order 1042 has shipped. It was last seen in Lisbon.", pause)),
-        text(*_spoken("It is in Lisbon now.", pause)),
-        calls(("refund", {"order_id": "1042"})),
-        text(*_spoken("You get 42 euros back.", pause)),
-        text(*_spoken("Once upon a time there was", pause), Gate(), "an end."),  # that nobody waits for
-    ) as server:
-        yield ChatCompletions("scripted", base_url=server.url), server.url, ScriptedWitness(server)
-
-
-class _Pause(Gate):
-    """Stands between the words of the scripted model, which would else speak faster than a person sees."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self._seconds = seconds
-
-    def wait(self, timeout: float = 0.0) -> None:
-        threading.Event().wait(self._seconds)
-
-
-def _spoken(sentence: str, pause: Gate) -> Iterator[str | Gate]:
-    for word in sentence.split():
-        yield word + " "
-        yield pause
-
-
 def _turn(app: App, path: Path, question: str, screen: Screen) -> bool:
     screen.line("you", question, "cyan")
     with Runner(app, log=path, config=_STREAMING) as runner:
         run = runner.run(user_id=_USER, session_id=_SESSION, message=question)
-        return _watch(runner, run, screen).status is RunStatus.COMPLETED
-
-
-def _watch(runner: Runner, run: Run, screen: Screen) -> RunResult:
-    live = Live(screen)
-    with suppress(IntermissionError):  # the run's own, which its result holds
-        try:
-            for event in run:
-                live.show(event)
-        except KeyboardInterrupt:
-            runner.close(grace=0)  # the person wants to leave, and not to wait for the model
-            raise
-    result = run.result()
-    live.end(result)
-    return result
+        return show_run(runner, run, screen).status is RunStatus.COMPLETED
 
 
 def _approve(served: Model, path: Path, screen: Screen) -> bool:
@@ -159,7 +112,7 @@ def _approve(served: Model, path: Path, screen: Screen) -> bool:
     screen.line("you", _REQUEST, "cyan")
     with Runner(app, log=path, config=_STREAMING) as runner:
         run = runner.run(user_id=_USER, session_id=_REFUNDS, message=_REQUEST)
-        result = _watch(runner, run, screen)
+        result = show_run(runner, run, screen)
     if result.status is not RunStatus.PAUSED:
         screen.note("the model made no call that needs leave, so there is nothing to approve")
         return False
@@ -170,7 +123,7 @@ def _approve(served: Model, path: Path, screen: Screen) -> bool:
         screen.line("you", "approved", "cyan")
         answers = [call.approve(answered_by=_USER) for call in waiting]
         run = runner.resume(user_id=_USER, session_id=_REFUNDS, answers=answers)
-        return _watch(runner, run, screen).status is RunStatus.COMPLETED
+        return show_run(runner, run, screen).status is RunStatus.COMPLETED
 
 
 def _cancel(served: Model, witness: Witness, path: Path, screen: Screen) -> bool:

@@ -3,16 +3,19 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from intermission.agents.confirmations import asked_call
 from intermission.cli.terminal import Screen
+from intermission.errors import IntermissionError
 from intermission.events import Event
 from intermission.pending import PendingCall, PendingKind
+from intermission.runner import Runner
 from intermission.runs import Run, RunResult
 from intermission.runs.receipt import CancelReceipt, ResidualWork
 
-__all__ = ["Live", "show_pending", "show_receipt"]
+__all__ = ["Live", "show_pending", "show_receipt", "show_run"]
 
 
 class Live:
@@ -61,6 +64,21 @@ class Live:
         self._screen.note(
             f"run {result.invocation_id}: {result.status}, last record {result.last_seq}{used}, {took:.2f} s"
         )
+
+
+def show_run(runner: Runner, run: Run, screen: Screen) -> RunResult:
+    """Show a run to its end, and return what it came to. Ctrl-C closes its runner at once."""
+    live = Live(screen)
+    with suppress(IntermissionError):  # the run's own, which its result holds
+        try:
+            for event in run:
+                live.show(event)
+        except KeyboardInterrupt:
+            runner.close(grace=0)  # the person wants to leave, and not to wait for the model
+            raise
+    result = run.result()
+    live.end(result)
+    return result
 
 
 def show_pending(calls: Sequence[PendingCall], screen: Screen) -> None:

@@ -70,7 +70,7 @@ def _output_config(request: ModelRequest, given: object) -> dict[str, Any]:
             "generate_config may not hold output_config.format beside an output_schema, which fills it",
             kind=ModelErrorKind.CONFIGURATION,
         )
-    others = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    others: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
     form = {"type": "json_schema", "schema": enforceable(sendable(request.output_schema))}
     return {**others, "format": form}
 

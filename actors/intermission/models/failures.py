@@ -5,7 +5,7 @@ import logging
 import math
 import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self, TypeVar, cast
 from urllib.parse import quote
@@ -154,19 +154,26 @@ class Failures:
             said: Its body, or what else says why.
             retry_after: Its header of that name.
         """
-        try:
+        reported: Mapping[str, Any] = {}
+        with suppress(ValueError, RecursionError):  # a page, or JSON that was cut off
             reported = _fields(_fields(_first(json.loads(said))).get("error"))
-        except (ValueError, RecursionError):  # a page, or JSON that was cut off
-            reported = {}
+        what, wait = f"{url} answered {status}", seconds_to_wait(retry_after)
+        return self._explained(reported, kind_of_status(status), what, said, status=status, retry_after=wait)
+
+    def _explained(
+        self,
+        reported: Mapping[str, Any],
+        kind: ModelErrorKind,
+        what: str,
+        detail: str,
+        *,
+        status: int | None,
+        retry_after: float | None = None,
+    ) -> ModelError:
+        """Return an error, with what the details of an error object add to it."""
         details = _Details.of(reported)
-        wait = seconds_to_wait(retry_after)
-        error = self.failed(
-            details.kind or kind_of_status(status),
-            f"{url} answered {status}",
-            said,
-            status=status,
-            retry_after=details.retry_after if wait is None else wait,
-        )
+        wait = details.retry_after if retry_after is None else retry_after
+        error = self.failed(details.kind or kind, what, detail, status=status, retry_after=wait)
         if details.is_spent:
             error.retryable = False
         return error
@@ -190,12 +197,8 @@ class Failures:
         fields = _fields(error)
         message = fields.get("message", error)
         detail = message if isinstance(message, str) else json.dumps(error)
-        details = _Details.of(fields)
-        kind = details.kind or _kind_of(fields)
         what = "the service reported an error inside its answer"
-        # Anthropic has this status for the same where it notices before it answers, and it may pass as well.
-        status = 529 if fields.get("type") == "overloaded_error" else None
-        return self.failed(kind, what, detail, status=status, retry_after=details.retry_after)
+        return self._explained(fields, _kind_of(fields), what, detail, status=_status_of(fields))
 
     def reported_in(self, answer: object) -> ModelError | None:
         """Return the error that a JSON answer is, or that it holds; `None` if there is none."""
@@ -280,21 +283,29 @@ class _Details(NamedTuple):
         return cls(kind, wait, is_spent)
 
 
+def _status_of(error: Mapping[str, Any]) -> int | None:
+    """Return the status that a service would have sent, had it noticed before its answer began."""
+    code: object = error.get("code")
+    if isinstance(code, int) and code >= 400:  # those of success mean nothing
+        return code
+    return 529 if error.get("type") == "overloaded_error" else None
+
+
 def _kind_of(error: Mapping[str, Any]) -> ModelErrorKind:
     """Return the kind of an error object, by the status or the word in it."""
-    code: object = error.get("code")
-    # Some servers put the status that they would have sent here; the kinds of success mean nothing.
-    if isinstance(code, int) and code >= 400:
-        return kind_of_status(code)
+    status = _status_of(error)
+    if status is not None:
+        return kind_of_status(status)
     words = [word for name in ("code", "type", "status") if isinstance(word := error.get(name), str)]
     return next((_KINDS_BY_WORD[word] for word in words if word in _KINDS_BY_WORD), ModelErrorKind.SERVICE)
 
 
 def _first(answer: object) -> object:
     """Return an answer, of a list of answers the first: so Google reports errors of streams."""
-    if isinstance(answer, list) and answer:
-        return cast("list[object]", answer)[0]
-    return cast("object", answer)
+    if not isinstance(answer, list):
+        return answer
+    answers = cast("list[object]", answer)
+    return answers[0] if answers else None
 
 
 def _fields(value: object) -> Mapping[str, Any]:

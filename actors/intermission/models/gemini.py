@@ -105,9 +105,9 @@ class Gemini(HttpModel):
         self._failures.hide_also(token)
         return {"Authorization": f"Bearer {token}"}
 
-    def _asked(self, source: Callable[[], str]) -> str:
+    def _asked(self, source: Callable[[], object]) -> str:
         try:
-            token: object = source()
+            token = source()
         except ModelError:
             raise
         except Exception as error:

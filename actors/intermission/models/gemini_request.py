@@ -123,6 +123,7 @@ def _content(role: str, pieces: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _piece(part: Part, *, with_ids: bool) -> dict[str, Any]:
+    piece: dict[str, Any]
     if part.function_call is not None:
         piece = {"functionCall": _call(part.function_call, with_ids=with_ids)}
     elif part.function_response is not None:

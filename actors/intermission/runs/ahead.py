@@ -10,7 +10,7 @@ from intermission.events import Event
 from intermission.kernel.promise import Promise
 from intermission.runs.result import CancelSource
 
-__all__ = ["Ahead", "EventsAhead", "state_ahead"]
+__all__ = ["Ahead", "EventsAhead", "Preview", "state_ahead"]
 
 
 class Ahead(Promise[Event | None]):
@@ -90,6 +90,38 @@ def state_ahead() -> Mapping[str, Any] | None:
     """Return the state as the code that runs here may see it, ahead of the log; `None` if it may not."""
     ahead = _seen.get()
     return None if ahead is None else ahead.state
+
+
+class Preview(Sequence[Event]):
+    """Events as they are now, and one more behind them, though others may come there meanwhile.
+
+    Args:
+        stored: The events, which may grow.
+        event: The one that is on its way.
+    """
+
+    def __init__(self, stored: Sequence[Event], event: Event) -> None:
+        self._stored = stored
+        self._count = len(stored)
+        self._event = event
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Event]: ...
+    def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
+        count = self._count
+        if isinstance(index, slice):
+            start, stop, step = index.indices(count + 1)
+            if step != 1:
+                return [self[one] for one in range(start, stop, step)]
+            found = self._stored[start : min(stop, count)]
+            return [*found, self._event] if start <= count < stop else found
+        place = range(count + 1)[index]
+        return self._event if place == count else self._stored[place]
+
+    def __len__(self) -> int:
+        return self._count + 1
 
 
 class EventsAhead(Sequence[Event]):

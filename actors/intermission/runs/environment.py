@@ -11,8 +11,9 @@ import pykka
 
 from intermission.agents.base import AgentContext, BaseAgent
 from intermission.agents.compaction import EventsCompactionConfig
-from intermission.agents.contents import CallOutcome
+from intermission.agents.contents import Conversations
 from intermission.agents.effects import Runnable
+from intermission.agents.outcomes import CallOutcome
 from intermission.agents.plugins import Plugins
 from intermission.agents.progress import AgentState, Making, Progress
 from intermission.config import ToolExecution
@@ -24,7 +25,7 @@ from intermission.kernel.ref import ActorRef
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.workers import Budget
 from intermission.processes.groups import Descendant
-from intermission.runs.ahead import Ahead, EventsAhead, state_ahead
+from intermission.runs.ahead import Ahead, EventsAhead, Preview, state_ahead
 from intermission.runs.leftovers import watch
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.messages import AgentDone, Append
@@ -96,7 +97,9 @@ class Environment:
         self.callback_data: dict[str, Any] = {}
         self.services = services
         self._overlaps = run.config.overlap_model_calls
+        self._stored = events
         self.events = EventsAhead(events) if self._overlaps else events
+        self._conversations = Conversations(self.events)
         self._session = session
         self._committed = committed
         given = run.state_delta.items()
@@ -149,6 +152,7 @@ class Environment:
             root=self._root,
             resumable=self.resumable,
             pauses=self.pauses,
+            conversations=self._conversations,
         )
 
     def inner(self, agent: Runnable, outer: AgentContext) -> AgentContext | None:
@@ -217,7 +221,7 @@ class Environment:
         """Return a reply to the append of an event that a model is asked about meanwhile; see `Ahead`."""
         state = dict(self._visible())
         apply_change(state, event.actions.state_delta, event.actions.state_operations)
-        return Ahead((*self.events, event), state, refused)
+        return Ahead(Preview(self._stored, event), state, refused)
 
     def submit(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 
 from intermission.agents.base import AgentContext
 from intermission.agents.confirmations import Asked, asked_about
-from intermission.agents.contents import outcome_response
+from intermission.agents.outcomes import outcome_response
 from intermission.agents.progress import Making
 from intermission.content import FunctionCall, FunctionResponse, plain_copy
 from intermission.pending import Confirmation, PendingKind

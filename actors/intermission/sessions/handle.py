@@ -10,19 +10,17 @@ from intermission.pending import PendingCall
 from intermission.runs.plan import Answers
 from intermission.runs.receipt import CancelReceipt
 from intermission.runs.run import Run
-from intermission.sessions.catalog import SessionInfo, Sessions
+from intermission.sessions.catalog import SessionInfo
+from intermission.sessions.resuming_runs import Resuming
 from intermission.sessions.run_records import RunRecord
 
 __all__ = ["Session"]
 
 
-class _Verbs(Protocol):
-    """What a handle needs of its runner; see `Runner`."""
+class _Begin(Protocol):
+    """`Runner.run`, which the layers below the runner do not have."""
 
-    @property
-    def sessions(self) -> Sessions: ...
-
-    def run(
+    def __call__(
         self,
         *,
         user_id: str,
@@ -32,55 +30,6 @@ class _Verbs(Protocol):
         state_delta: Mapping[str, Any] | None = None,
         invocation_id: str | None = None,
     ) -> Run: ...
-
-    def resume(
-        self,
-        *,
-        user_id: str,
-        session_id: str,
-        answers: Answers | None = None,
-        invocation_id: str | None = None,
-        config: RunConfig | None = None,
-        state_delta: Mapping[str, Any] | None = None,
-    ) -> Run: ...
-
-    def pending(self, *, user_id: str, session_id: str) -> list[PendingCall]: ...
-
-    async def apending(self, *, user_id: str, session_id: str) -> list[PendingCall]: ...
-
-    def active(self, *, user_id: str | None = None, session_id: str | None = None) -> list[Run]: ...
-
-    def attach(self, *, user_id: str, session_id: str, after: int = 0) -> Run: ...
-
-    async def aattach(self, *, user_id: str, session_id: str, after: int = 0) -> Run: ...
-
-    def cancel(
-        self,
-        *,
-        user_id: str,
-        session_id: str,
-        invocation_id: str | None = None,
-        reason: str = "",
-        wait: bool = False,
-        timeout: float | None = None,
-        take_over: bool = False,
-    ) -> CancelReceipt: ...
-
-    async def acancel(
-        self,
-        *,
-        user_id: str,
-        session_id: str,
-        invocation_id: str | None = None,
-        reason: str = "",
-        wait: bool = False,
-        timeout: float | None = None,
-        take_over: bool = False,
-    ) -> CancelReceipt: ...
-
-    def stop(
-        self, *, user_id: str, session_id: str, invocation_id: str | None = None, reason: str = ""
-    ) -> None: ...
 
 
 class Session:
@@ -94,10 +43,11 @@ class Session:
         session_id: The session.
     """
 
-    __slots__ = ("_runner", "session_id", "user_id")
+    __slots__ = ("_run", "_runner", "session_id", "user_id")
 
-    def __init__(self, runner: _Verbs, user_id: str, session_id: str) -> None:
+    def __init__(self, runner: Resuming, run: _Begin, user_id: str, session_id: str) -> None:
         self._runner = runner
+        self._run = run
         self.user_id = user_id
         self.session_id = session_id
 
@@ -112,7 +62,7 @@ class Session:
         invocation_id: str | None = None,
     ) -> Run:
         """See `Runner.run`."""
-        return self._runner.run(
+        return self._run(
             user_id=self.user_id,
             session_id=self.session_id,
             message=message,

@@ -224,9 +224,7 @@ def _plan_to_recover(view: SessionView, app: App, asked: Resumption, max_attempt
     invocation_id = asked.invocation_id
     assert invocation_id is not None
     begun = view.unfinished.get(invocation_id)
-    if begun is None or begun.get("status") not in {None, RunStatus.INTERRUPTED}:
-        return Nothing(invocation_id, RunStatus.ELSEWHERE, ())
-    if invocation_id in view.followed:
+    if begun is None or invocation_id not in view.left:
         return Nothing(invocation_id, RunStatus.ELSEWHERE, ())
     attempt = begun.get("attempt", 0) + ("status" not in begun)
     error: Exception | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from intermission.agents.contents import CallOutcome
+from intermission.agents.outcomes import CallOutcome
 from intermission.agents.progress import Making
 from intermission.events import Event
 from intermission.state import Operation, apply_change, own_change
@@ -22,7 +22,8 @@ class SessionView:
 
     Attributes:
         position: The number of the last record.
-        followed: Of the unfinished runs those behind which a new one has begun.
+        left: Of the unfinished runs those that have no end, or were released, and behind which no new one has
+            begun: `recover` goes on with them.
         identity: What tells the session from another one that was made anew under its name; `None` before
             its first record.
         events: Its events, oldest first.
@@ -38,8 +39,8 @@ class SessionView:
     __slots__ = (
         "created",
         "events",
-        "followed",
         "identity",
+        "left",
         "makings",
         "outcomes",
         "position",
@@ -54,7 +55,7 @@ class SessionView:
         self.events: list[Event] = []
         self.outcomes: dict[str, CallOutcome] = {}
         self.makings: dict[str, Making] = {}
-        self.followed: set[str] = set()
+        self.left: set[str] = set()
         self.unfinished: dict[str, Mapping[str, Any]] = {}
         self.state: dict[str, Any] = {}
         self.created = 0.0
@@ -115,14 +116,14 @@ class SessionView:
                 if made is not None and (made.left is not None or "actions" in data):
                     self.makings[data["callId"]] = Making(made.since, data.get("actions"))
             elif kind == _RUN_STARTED:
-                if data["invocationId"] in self.unfinished:
-                    self.followed.discard(data["invocationId"])
-                else:
-                    self.followed.update(self.unfinished)
+                if data["invocationId"] not in self.unfinished:
+                    self.left.clear()
+                self.left.add(data["invocationId"])
                 self.unfinished[data["invocationId"]] = data
             elif kind == _RUN_ENDED:
                 begun = self.unfinished.pop(data["invocationId"], None)
-                self.followed.discard(data["invocationId"])
+                if data["status"] != "interrupted":
+                    self.left.discard(data["invocationId"])
                 if begun is not None and data["status"] != "completed":
                     self.unfinished[data["invocationId"]] = {**begun, "status": data["status"]}
             elif kind == _SESSION_CREATED:

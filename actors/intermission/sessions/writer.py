@@ -84,8 +84,8 @@ class SessionWriter:
             records += [] if run.plan is None else run.plan.records(now)
             records.append(event_record(message))
         entries = [open_run(self._key, run.invocation_id, now)]
-        if view.unfinished and run.plan is None:
-            entries += self._followed(view, run.invocation_id)
+        if view.left and run.plan is None:
+            entries += self._followed(view)
         waiting, answered = current.reindex(self._key, events)
         needs: list[IndexEntry] = []
         if view.position == 0:
@@ -107,11 +107,10 @@ class SessionWriter:
             needs=needs,
         )
 
-    def _followed(self, view: SessionView, invocation_id: str) -> Iterator[IndexEntry]:
-        """The entries of runs that were left, and are left alone now that another one begins."""
-        for left, begun in view.unfinished.items():
-            if left != invocation_id and begun.get("status") in {None, RunStatus.INTERRUPTED}:
-                yield open_run(self._key, left, begun["timestamp"], followed=True)
+    def _followed(self, view: SessionView) -> Iterator[IndexEntry]:
+        """The entries of runs that were left, and are left alone now that a new one begins."""
+        for left in view.left:
+            yield open_run(self._key, left, view.unfinished[left]["timestamp"], followed=True)
 
     def _started(self, current: CurrentRun, invocation_id: str, view: SessionView, now: float) -> Record:
         app = self._host.app

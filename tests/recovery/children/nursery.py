@@ -6,13 +6,20 @@ import tempfile
 import traceback
 from typing import Any
 
+import in_process
 import planned
 import stepping
 import tour
 from children import say, told
 from failpoints import Diary, Points
 
-PROGRAMS = {"steps": stepping.live, "stubborn": planned.stubborn, "tools": planned.live, "tour": tour.live}
+PROGRAMS = {
+    "in process": in_process.live,
+    "steps": stepping.live,
+    "stubborn": planned.stubborn,
+    "tools": planned.live,
+    "tour": tour.live,
+}
 
 
 def main() -> None:
