@@ -31,6 +31,7 @@ from intermission.client.turns import SUCCESSES, OnCallerCancel, TurnResult
 from intermission.config import ResumabilityConfig, RunConfig
 from intermission.content import Content
 from intermission.errors import IntermissionError, NothingToResumeError, SessionBusyError
+from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.workers import Budget
 from intermission.models.base import Model
@@ -39,7 +40,6 @@ from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.plan import Answers
 from intermission.runs.result import RunStatus
 from intermission.runs.run import Run, lifecycle_of
-from intermission.runs.waiting import warn_of_blocking
 from intermission.sessions.handle import Session
 from intermission.tools.base import Tool
 from intermission_storage import EventLog, MemoryEventLog, StorageError

@@ -10,11 +10,11 @@ from intermission.client.errors import ClientClosedError
 from intermission.client.result import LlmResult
 from intermission.client.submitted import SubmittedCall
 from intermission.errors import IntermissionError, ModelError, ModelErrorKind
+from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.timer import default_timer
 from intermission.kernel.workers import Budget, Workers
 from intermission.models.base import Model, ModelRequest, ModelResponse
-from intermission.runs.waiting import warn_of_blocking
 
 __all__ = ["LlmClient", "close_model", "model_of"]
 

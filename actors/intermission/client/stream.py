@@ -14,10 +14,11 @@ from intermission.client.result import LlmResult
 from intermission.client.turns import TurnResult
 from intermission.client.waits import wait_until
 from intermission.events import Event
+from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.runs.result import CancelSource
 from intermission.runs.run import Run, lifecycle_of
-from intermission.runs.waiting import Deadline, warn_of_blocking
+from intermission.runs.waiting import Deadline
 from intermission_storage.wakeup import Wakeup
 
 __all__ = ["AgentStream", "Listener"]

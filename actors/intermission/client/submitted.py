@@ -9,9 +9,10 @@ from intermission.client.errors import CancelledError
 from intermission.client.result import LlmResult
 from intermission.client.waits import wait_until
 from intermission.errors import ModelError, ModelErrorKind
+from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.kernel.scope import CancelHandle, CancelScope
 from intermission.models.base import Model, ModelRequest, ModelResponse
-from intermission.runs.waiting import Deadline, warn_of_blocking
+from intermission.runs.waiting import Deadline
 from intermission_storage.wakeup import Wakeup
 
 __all__ = ["SubmittedCall"]
