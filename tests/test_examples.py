@@ -29,6 +29,11 @@ EXPECTED = {
         "Say it in Dutch: Tea grows in hills, mostly.\n"
     ),
     "async_tool.py": "The sky is blue everywhere.\n{'cities': ['Rome', 'Oslo', 'Lima']}\n",
+    "client_chat.py": (
+        "> I am listening.\n"
+        "> the newest turn of session 'terminal' has ended, so nothing is left to do. Nothing was stored.\n"
+        "> "
+    ),
     "chat.py": "> I am listening.\n> I am listening.\n> ",
     "billing_plugin.py": (
         "ada: 12 tokens, completed\nben: 0 tokens or more, failed\neve: 0 tokens or more, cancelled\n"
@@ -68,15 +73,18 @@ EXPECTED = {
 }
 
 
-TYPED = {"chat.py": "Hello.\nStill there?\n"}
+TYPED = {"chat.py": "Hello.\nStill there?\n", "client_chat.py": "Hello.\n/again\n"}
 
 # An example that is itself tests, as its reader would have them.
 TESTS = "test_support_agent.py"
 
+# One that serves for ever; `tests/asyncio_callers/test_web_chat.py` tests it.
+SERVER = "web_chat.py"
+
 
 def test_every_example_is_expected_to_print_something() -> None:
     examples = sorted(path.name for path in (tree.ROOT / "examples").glob("*.py"))
-    assert examples == sorted([*EXPECTED, TESTS])
+    assert examples == sorted([*EXPECTED, TESTS, SERVER])
 
 
 @pytest.mark.parametrize("name", EXPECTED)

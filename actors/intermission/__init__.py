@@ -5,6 +5,7 @@ A module imports only from the rows below its own:
     cli  __main__              the command line
     tool_child                 the program of a child that runs tools
     testing                    what tests of agents need: scripted models, gates, a model server
+    client/                    blocking clients, whose failures are values; not imported with this package
     agent_tool                 agents as tools of others, by runners inside runs
     runner                     the caller's way in
     plugins/                   what looks at every run

@@ -16,6 +16,7 @@ from intermission.isolation.children import Children
 from intermission.isolation.setting import refuse_while_loading
 from intermission.kernel.clock import Clock, SystemClock
 from intermission.kernel.dispatcher import Dispatcher
+from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.kernel.loops import Startup, ToolLoops
 from intermission.kernel.ref import ActorRef
 from intermission.kernel.scope import ScopeHost
@@ -229,6 +230,7 @@ class Runner(Resuming):
             ValueError: `grace` is no number of seconds, or `runs` is neither.
             Exception: What a plugin's `close` raised, or an `ExceptionGroup` of several, when all is closed.
         """
+        warn_of_blocking("Runner.close", "aclose, or async with")
         release = self._releases(grace, runs)
         errors = self._closing.close(grace, release=release)
         if errors is None:

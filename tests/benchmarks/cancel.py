@@ -346,7 +346,11 @@ def _waited(server: ServedModel, phase: str) -> float:
     if (
         phase == "sending"
     ):  # what nobody reads keeps the end behind it, until the call's thread closes its socket
-        ours += [each for each in threading.enumerate() if each.name.startswith("intermission-worker")]
+        ours += [
+            each
+            for each in threading.enumerate()
+            if each.name.startswith(("intermission-worker", "intermission-run"))
+        ]
     started = [each.native_id for each in ours if each.native_id is not None]
     return waited(os.getpid(), *started) + waited(*server.watcher)
 

@@ -3,9 +3,8 @@
 import asyncio
 import gc
 import threading
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,10 +13,10 @@ from apps import KEY, app_with, records
 from intermission import CancelSource, Run, RunConfig, Runner, RunStatus, ToolContext, ToolFailedError
 from intermission.testing import Gate, ScriptedModel, calls, text
 from intermission_storage import MemoryEventLog
+from loop_watch import heartbeat
 from loops import PATIENCE
 from turns import responses
 
-STALL = 1.0  # seconds that a step of a loop may take on a busy machine; measured, it takes some milliseconds
 POLICIES = pytest.mark.parametrize("policy", ["cancel", "detach"])
 
 
@@ -240,26 +239,6 @@ async def is_waited_for_too_briefly(consumer: Awaitable[None], begun: Callable[[
 
 
 WAYS = [is_cancelled, is_timed_out, is_waited_for_too_briefly]
-
-
-@asynccontextmanager
-async def heartbeat() -> AsyncGenerator[None]:
-    """Assert that no step of the loop takes long meanwhile."""
-    steps, over = list[float](), asyncio.Event()
-
-    async def beat() -> None:
-        while not over.is_set():
-            before = time.monotonic()
-            await asyncio.sleep(0.0005)
-            steps.append(time.monotonic() - before)
-
-    heart = asyncio.ensure_future(beat())
-    try:
-        yield
-    finally:
-        over.set()
-        await heart
-    assert max(steps) < STALL
 
 
 @POLICIES

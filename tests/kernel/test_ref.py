@@ -268,13 +268,30 @@ class TestReply:
         with pytest.raises(LookupError, match="this one"):
             reply.get()
 
-    def test_a_reply_can_be_awaited(self) -> None:
-        async def wait(reply: Reply) -> object:
+    def test_a_reply_can_be_awaited_by_any_number_of_tasks_and_their_loop_goes_on(self) -> None:
+        async def wait(reply: pykka.Future[Any]) -> object:
             return await reply
 
+        async def main() -> list[object]:
+            given_up = asyncio.ensure_future(wait(reply))
+            tasks = [asyncio.ensure_future(wait(reply)) for _ in range(3)]
+            mapped = asyncio.ensure_future(wait(reply.map(lambda value: value + 1)))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            given_up.cancel()
+            threading.Thread(target=reply.set, args=(3,)).start()
+            found = await asyncio.wait_for(asyncio.gather(*tasks, mapped), PATIENCE)
+            return [*found, await reply, given_up.cancelled()]
+
         reply = Reply()
-        reply.set(3)
-        assert asyncio.run(wait(reply)) == 3
+        assert asyncio.run(main()) == [3, 3, 3, 4, 3, True]
+
+    def test_what_awaits_a_reply_gets_the_error_that_it_is(self, system: ActorSystem) -> None:
+        async def main() -> None:
+            with pytest.raises(LookupError, match="nothing"):
+                await system.start(Echo).ask(LookupError("nothing"), block=False)
+
+        asyncio.run(main())
 
 
 def test_in_a_forked_process_every_use_of_the_system_is_an_error_and_none_hangs(system: ActorSystem) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from apps import KEY, app_with
 from intermission import Run, RunConfig, Runner, RunStatus, SessionClosedError
-from intermission.runs import waiting
+from intermission.kernel import loop_warnings
 from intermission.runs.result import CancelSource
 from intermission.testing import FaultyLog, Gate, ScriptedModel, calls, text
 from intermission_storage import MemoryEventLog
@@ -183,7 +183,7 @@ def test_a_blocking_call_on_a_loop_is_warned_of_once_by_the_name_of_its_twin(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(waiting, "_warned", set[str]())
+    monkeypatch.setattr(loop_warnings, "_warned", set[str]())
 
     async def main() -> None:
         for _ in range(3):

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import SupportsIndex, overload
 
 import pytest
 
@@ -44,10 +44,13 @@ class Walked(list[Event]):
             self.read += 1
             yield event
 
-    def __getitem__(self, index: Any) -> Any:
-        found = super().__getitem__(index)
-        self.read += len(found) if isinstance(index, slice) else 1
-        return found
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Event]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> Event | list[Event]:
+        self.read += len(range(len(self))[index]) if isinstance(index, slice) else 1
+        return super().__getitem__(index)
 
 
 class Steps:

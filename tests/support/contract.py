@@ -186,7 +186,7 @@ class Line:
                 return _answered(request, status, entry)
 
     def _recovered(self, request: Recover, status: RunStatus | None) -> Verdict:
-        if status not in LEFT or self.ledger.newest != request.invocation:
+        if status not in LEFT or request.invocation not in self.ledger.left:
             return ELSEWHERE
         died = self._attempts[request.invocation] + (status is None)
         if died > request.max_attempts:
@@ -194,10 +194,9 @@ class Line:
         return GOES_ON
 
     @property
-    def left(self) -> str | None:
-        """The run that `recover` must find, if nobody has it under way."""
-        newest = self.ledger.newest
-        return newest if newest is not None and self.status[newest] in LEFT else None
+    def left(self) -> list[str]:
+        """The runs that `recover` must find, if nobody has them under way."""
+        return [invocation for invocation in self.ledger.left if self.status[invocation] in LEFT]
 
     @property
     def waiting(self) -> dict[str, list[str]]:

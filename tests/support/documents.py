@@ -10,9 +10,12 @@ from tree import read
 
 __all__ = ["Block", "Page", "Span", "problems"]
 
-# Languages of blocks that are shown and not run. Python is always run; "python3" is that of other frameworks,
-# see tests/comparison/test_coming_from.py.
-SHOWN = frozenset({"bash", "console", "http", "json", "mermaid", "python3", "text", "toml", "yaml"})
+# Languages of blocks that are shown and not run. Python is always run.
+SHOWN = frozenset({"bash", "console", "http", "json", "mermaid", "text", "toml", "yaml"})
+# That of programs for other frameworks, on the pages for those who come from there. They run by
+# tests/comparison/test_coming_from.py.
+_OF_OTHERS = "python3"
+_PAGES_OF_OTHERS = "docs/coming-from-"
 
 _FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<info>.*)$")
 _HEADING = re.compile(r"^(?P<marks>#{1,6})\s+(?P<title>.*)$")
@@ -148,7 +151,9 @@ def problems(page: Page, tests: Collection[str], *, proves: bool) -> list[str]:
 
 def _block_problems(page: Page) -> Iterator[tuple[int, str]]:
     for block in page.blocks:
-        if block.language.lower().startswith("py") and block.language not in ("python", *SHOWN):
+        if block.language == _OF_OTHERS and page.name.startswith(_PAGES_OF_OTHERS):
+            continue
+        if block.language.lower().startswith("py") and block.language != "python":
             # Anything behind the word would hide the block from the test that runs it.
             yield block.line, f"write the block's language as `python`, not as `{block.language}`"
         elif block.language not in SHOWN | {"python"}:

@@ -52,14 +52,14 @@ class Ledger:
 
     Attributes:
         runs: Its runs, by their ids, oldest first.
-        newest: The run that was begun last.
+        left: The runs that have no end, or were released, and behind which no new one has begun.
         events: Ids of its events, in their order.
         position: The number of its last record.
     """
 
     def __init__(self) -> None:
         self.runs: dict[str, Entry] = {}
-        self.newest: str | None = None
+        self.left: dict[str, None] = {}
         self.current: str | None = None
         self.events: list[str] = []
         self.position = 0
@@ -79,6 +79,8 @@ class Ledger:
             if record.kind == Kind.RUN_ENDED:
                 entry.status = RunStatus(record.data["status"])
                 self.current = None
+                if entry.status is not RunStatus.INTERRUPTED:
+                    self.left.pop(invocation, None)
             elif record.kind == Kind.CANCEL_REQUESTED:
                 self.current = None  # it may be of a run that is over: a pause that is closed
             elif record.kind != Kind.RUN_END_DELIVERED:
@@ -86,12 +88,15 @@ class Ledger:
                 self._write(entry, record)
 
     def _begin(self, invocation: str) -> None:
+        if invocation not in self.runs:
+            self.left.clear()
+        self.left[invocation] = None
         entry = self.runs.setdefault(invocation, Entry())
         entry.status = None
         entry.begins += 1
         entry.again.update(entry.open)
         entry.open.clear()
-        self.newest = self.current = invocation
+        self.current = invocation
 
     def _write(self, entry: Entry, record: Record) -> None:
         data = record.data

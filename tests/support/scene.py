@@ -118,15 +118,16 @@ class Scene:
     ) -> None:
         """Go on with what must have been left in these sessions; see that it is found."""
         for line in lines:
-            invocation = line.left
-            assert invocation is not None
+            for invocation in tuple(line.left):
 
-            def make(line: Line = line) -> Run:
-                runner = self.process.runner
-                (run,) = runner.recover(**line.key, max_attempts=attempts, take_over=take_over)
-                return run
+                def make(line: Line = line) -> Run:
+                    runner = self.process.runner
+                    run, *others = runner.recover(**line.key, max_attempts=attempts, take_over=take_over)
+                    for other in others:
+                        other.cancel()  # it is cold, and is found again when this one has begun
+                    return run
 
-            self.start(line, Recover(invocation, attempts), point, make)
+                self.start(line, Recover(invocation, attempts), point, make)
 
     def recover_all(self, attempts: int) -> None:
         """Go on with all that was left, to the end; see that it is told of rightly."""
@@ -136,22 +137,22 @@ class Scene:
             report = self.process.runner.recover_all(max_attempts=attempts)
         finally:
             FLIGHT.reset(before)
-        told = {(one.user_id, one.session_id): one for one in (*report.continued, *report.failed)}
+        told = {one.invocation_id: one for one in (*report.continued, *report.failed)}
         assert report.elsewhere == ()
-        assert told.keys() == {(line.key["user_id"], line.key["session_id"]) for line in found}
+        assert told.keys() == {invocation for line in found for invocation in line.left}
         for line in found:
-            self._recovered(line, told[line.key["user_id"], line.key["session_id"]], attempts)
+            for invocation in tuple(line.left):
+                line.catch_up()
+                self._recovered(line, told[invocation], attempts)
 
     def left(self) -> list[Line]:
         """The sessions in which `recover` must find something, and in no other."""
-        lines = [line for line in self.lines if line.left is not None and not line.flights]
+        lines = [line for line in self.lines if line.left and not line.flights]
         runs = self.process.runner.recover()
         for run in runs:
             run.cancel()  # it is cold: nothing of it is stored
-        assert {(run.user_id, run.session_id) for run in runs} == {
-            (line.key["user_id"], line.key["session_id"]) for line in lines
-        }
-        assert len(runs) == len(lines)
+        expected = [tuple(line.key.values()) for line in lines for _ in line.left]
+        assert sorted((run.user_id, run.session_id) for run in runs) == sorted(expected)
         return lines
 
     def _recovered(self, line: Line, one: Recovered, attempts: int) -> None:
@@ -264,7 +265,7 @@ class Scene:
         elif line.waiting:
             invocation, ids = next(iter(line.waiting.items()))
             self.answer(line, invocation, ids, yes=yes)
-        elif line.left is not None:
+        elif line.left:
             self.recover([line])
         else:
             self.say(line, "book")
@@ -309,7 +310,7 @@ class Scene:
             line.flights.clear()
             line.catch_up()
         self.process = self._open()
-        self.recover([line for line in self.lines if line.left is not None], point, take_over=True)
+        self.recover([line for line in self.lines if line.left], point, take_over=True)
         self.settle()
         hanging.wake_up(flights)
         for flight in flights:

@@ -224,7 +224,7 @@ class Recover(Step):
 
     def has_work(self, line: Line) -> bool:
         """See `Step`."""
-        return line.left is not None and not line.flights
+        return bool(line.left) and not line.flights
 
     def work(self, scene: Scene, line: Line) -> None:
         """See `Step`."""

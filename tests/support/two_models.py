@@ -10,6 +10,7 @@ from typing import Any, Self, cast
 
 from intermission.testing import Gate, calls, chat_history, gemini_history, text
 from intermission.testing.chat_wire import ChatWire
+from intermission.testing.gemini_wire import GeminiWire
 from intermission.testing.replies import CallsReply, TextReply
 
 __all__ = ["CASES", "SceneServer"]
@@ -20,7 +21,7 @@ CASES = ("blocking tool", "async tool", "model", "streaming model")
 AGAIN = "And?"  # what the next run's message says
 
 
-_CHAT = ChatWire()
+_CHAT, _GEMINI = ChatWire(), GeminiWire()
 
 
 class SceneServer:
@@ -118,9 +119,9 @@ class _Handler(BaseHTTPRequestHandler):
         if reply is None:
             self._hold()
         elif streaming:
-            self._stream(_gemini_events(reply) if gemini else _chat_events(reply))
+            self._stream(_GEMINI.stream_events(reply, {}) if gemini else _chat_events(reply))
         else:
-            self._send(200, _gemini_body(_said(reply), "STOP") if gemini else _CHAT.whole_body(reply, {}))
+            self._send(200, (_GEMINI if gemini else _CHAT).whole_body(reply, {}))
 
     def _stream(self, events: Iterator[Any]) -> None:
         self.send_response(200)
@@ -174,37 +175,9 @@ def _told(body: dict[str, Any]) -> Iterator[str]:
                 yield json.dumps(part["functionResponse"].get("response"))
 
 
-def _said(reply: TextReply | CallsReply) -> list[dict[str, Any]]:
-    if isinstance(reply, CallsReply):
-        return [{"functionCall": {"name": name, "args": args}} for name, args in reply.calls]
-    return [{"text": reply.content.text}]
-
-
-def _gemini_body(parts: list[dict[str, Any]], finish: str | None) -> dict[str, Any]:
-    candidate: dict[str, Any] = {"index": 0, "content": {"role": "model", "parts": parts}}
-    if finish is not None:
-        candidate["finishReason"] = finish
-    usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
-    return {"candidates": [candidate], "usageMetadata": usage}
-
-
 def _chat_events(reply: TextReply | CallsReply) -> Iterator[Any]:
     yield from _CHAT.stream_events(reply, {"stream_options": {"include_usage": True}})
     yield _CHAT.end_marker
-
-
-def _gemini_events(reply: TextReply | CallsReply) -> Iterator[bytes | Gate]:
-    for piece in reply.pieces if isinstance(reply, TextReply) else ():
-        if isinstance(piece, Gate):
-            yield piece
-        elif piece:
-            yield _event(_gemini_body([{"text": piece}], None))
-    last = _said(reply) if isinstance(reply, CallsReply) else [{"text": ""}]
-    yield _event(_gemini_body(last, "STOP"))
-
-
-def _event(body: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(body).encode() + b"\r\n\r\n"
 
 
 def _chunk(data: bytes) -> bytes:

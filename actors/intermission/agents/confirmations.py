@@ -1,24 +1,16 @@
 """Questions whether a call may be made, and their answers, as events hold them. Pure: no I/O, no clock."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
-from intermission.content import Content, FunctionCall, FunctionResponse, Part, plain_copy
+from intermission.content import Content, FunctionCall, Part, plain_copy
 from intermission.errors import InvalidAnswerError
 from intermission.events import Event
 from intermission.ids import new_hex
 from intermission.pending import CONFIRMATION, Confirmation, PendingKind, confirmation_in
 
-__all__ = [
-    "Asked",
-    "asked_about",
-    "asked_call",
-    "kind_of",
-    "newly_confirmed",
-    "question",
-    "to_be_made_again",
-]
+__all__ = ["Asked", "asked_about", "asked_call", "kind_of", "newly_confirmed", "question"]
 
 
 def question(calls: Iterable[tuple[FunctionCall, Mapping[str, Any], PendingKind]]) -> Content:
@@ -49,11 +41,13 @@ class Asked:
         kind: What was asked.
         said: The answer to it; `None` if there is none yet. To the question whether a call is to be made once
             more it may be the call's response itself.
-        leave: What was said to an earlier question, whether the call may be made at all.
+        since: The number of the event with the answer; 0 without one.
+        leave: What was said last to the question whether the call may be made at all, which its tool is told.
     """
 
     kind: PendingKind
     said: Confirmation | Mapping[str, Any] | None = None
+    since: int = 0
     leave: Confirmation | None = None
 
 
@@ -72,21 +66,18 @@ def asked_about(events: Sequence[Event], agent: str, calls: Iterable[FunctionCal
             original = asked_call(call)
             if original is not None and original == mine.get(original.id):
                 asked[call.id] = original.id
-                found[original.id] = Asked(kind_of(call), leave=_leave(found.get(original.id)))
+                before = found.get(original.id)
+                found[original.id] = Asked(kind_of(call), leave=None if before is None else before.leave)
         for response in event.function_responses if event.author == "user" else ():
             about = found.get(asked.get(response.id, ""))
             if about is not None and about.said is None:
                 said = _said(about.kind, response.response)
-                found[asked[response.id]] = replace(about, said=said)
+                since = 0 if said is None else event.seq or 0
+                leave = about.leave
+                if about.kind is PendingKind.CONFIRMATION and isinstance(said, Confirmation):
+                    leave = said
+                found[asked[response.id]] = Asked(about.kind, said, since, leave)
     return found
-
-
-def _leave(before: Asked | None) -> Confirmation | None:
-    if before is None:
-        return None
-    if before.kind is PendingKind.CONFIRMATION and isinstance(before.said, Confirmation):
-        return before.said
-    return before.leave
 
 
 def kind_of(question: FunctionCall) -> PendingKind:
@@ -99,17 +90,6 @@ def _said(kind: PendingKind, response: Mapping[str, Any]) -> Confirmation | Mapp
         return confirmation_in(response)
     except InvalidAnswerError:
         return response if kind is PendingKind.RESUME else None
-
-
-def to_be_made_again(events: Iterable[Event], answer: FunctionResponse) -> str | None:
-    """Return the id of the call that an answer says to make once more; `None` if it does not say that."""
-    for event in events:
-        for call in event.function_calls if event.long_running_tool_ids else ():
-            if call.id == answer.id and kind_of(call) is PendingKind.RESUME:
-                said, original = _said(PendingKind.RESUME, answer.response), asked_call(call)
-                confirmed = isinstance(said, Confirmation) and said.confirmed
-                return original.id if confirmed and original is not None else None
-    return None
 
 
 def newly_confirmed(events: Sequence[Event], agent: str) -> tuple[FunctionCall, ...]:

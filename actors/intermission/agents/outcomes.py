@@ -3,13 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-__all__ = ["AGAIN", "CallOutcome", "outcome_response"]
+__all__ = ["CallOutcome", "outcome_response"]
 
 CallOutcome: TypeAlias = str | Mapping[str, Any]
 """What the log knows of a call that no event answers: its response, or what became of it in a word."""
-
-AGAIN = "again"
-"""Of a call whose outcome is unknown: somebody has said since to make it once more, and it has not begun."""
 
 _MESSAGES = {
     "not_started": "The run ended before this call began. It has had no effect.",
@@ -26,8 +23,6 @@ def outcome_response(outcome: CallOutcome) -> Mapping[str, Any]:
     """Return what a model is told of a call that no event answers."""
     if not isinstance(outcome, str):
         return outcome
-    if outcome == AGAIN:
-        outcome = "unknown"
     if outcome == "asked":
         return {"status": "pending", "outcome": "not_started", "message": _ASKED}
     status = "not_run" if outcome == "not_started" else outcome

@@ -1,11 +1,12 @@
 """`ActorRef`: how others reach an actor, and what they are told when they cannot."""
 
+import asyncio
 import queue
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Literal, cast, overload
 
@@ -16,6 +17,7 @@ from typing_extensions import TypeVar
 
 from intermission.errors import IntermissionError
 from intermission.kernel.dispatcher import process, seat_here
+from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.kernel.mailbox import Mailbox
 
 __all__ = [
@@ -79,6 +81,7 @@ class Reply(pykka.Future[Any]):
         self._value: Any = None
         self._error: _ExcInfo | None = None
         self._given = False
+        self._awaiting: list[Callable[[], object]] = []  # wakes each task that awaits it
 
     def get(self, *, timeout: float | None = None) -> Any:
         """Wait for the answer, and return it or raise the exception that it is.
@@ -93,6 +96,25 @@ class Reply(pykka.Future[Any]):
             with waiting_for(self._target):
                 if not self.wait(timeout):
                     raise AskTimeoutError(f"there was no answer within {timeout} s")
+        return self.result()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """As `get`, without blocking the running event loop. Who gives up the wait takes nothing back."""
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> Any:
+        if self._get_hook is not None:  # what Pykka makes of others has only its `get`
+            return await asyncio.to_thread(self.get)
+        loop, given = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits on it any more
+                loop.call_soon_threadsafe(given.set)
+
+        # Added first, then looked at: who gives it writes first, and looks then who is to be woken.
+        self._awaiting.append(wake)
+        if not self._given:
+            await given.wait()
         return self.result()
 
     def wait(self, timeout: float | None) -> bool:
@@ -146,6 +168,8 @@ class Reply(pykka.Future[Any]):
         self._value, self._error = value, error
         self._given = True
         self._answer.release()
+        for wake in self._awaiting:
+            wake()
 
 
 class _Nobody(pykka.Future[Any]):
@@ -249,6 +273,7 @@ class ActorRef(pykka.ActorRef[A]):
             message: Anything.
             timeout: Seconds to wait; `None` waits for as long as it takes.
             block: With `False` a future is returned at once; its `get` waits, and has a `timeout` of its own.
+                On an event loop, await it.
 
         Raises:
             AskTimeoutError: No answer came in time.
@@ -269,6 +294,7 @@ class ActorRef(pykka.ActorRef[A]):
             mailbox.put(Envelope(message, reply))
             return reply
         if seat_here() is None:
+            warn_of_blocking("ActorRef.ask", "block=False, and await what it returns,")
             mailbox.put(Envelope(message, reply))
             answered = reply.wait(timeout)
         else:

@@ -71,6 +71,11 @@ class ModelResponse:
     finish_reason: str | None = None
 
     @property
+    def text(self) -> str:
+        """The text of the content, thoughts left out."""
+        return self.content.text
+
+    @property
     def error_code(self) -> str | None:
         """The finish reason if the answer is not what was asked for: cut off, held back or a refusal."""
         return self.finish_reason if self.finish_reason in _SHORT_OF_AN_ANSWER else None

@@ -10,6 +10,7 @@ it has ended, and whoever gives the call up cancels the task.
 
 import _thread
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -239,6 +240,8 @@ class OpenCall:
         logger.error("%s %s raised after it was given up", what, name, exc_info=error, extra=extra)
 
     def _call(self) -> Outcome:
+        thread = threading.current_thread()
+        name, thread.name = thread.name, f"intermission-run-{self._run.key.session_id}"  # for who dumps them
         try:
             if self._blocking.what == "tool":  # what it sets is its own
                 return self._run.context.copy().run(self._call_here)
@@ -247,6 +250,8 @@ class OpenCall:
             return Outcome(error=error)
         except BaseException as error:  # noqa: BLE001 - a SystemExit of user code must not end a worker
             return self._broken_off(error)
+        finally:
+            thread.name = name
 
     def _call_here(self) -> Outcome:
         with CurrentCall(self._run, self.scope, self.piece):

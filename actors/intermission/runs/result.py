@@ -1,5 +1,6 @@
 """How a run ended: `RunStatus`, `CancelSource`, the `Verdict` that decided it, and `RunResult`."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -7,9 +8,10 @@ from typing import Self
 
 from intermission.errors import RunInterruptedError
 from intermission.events import Event, Usage
+from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.pending import PendingCall
 
-__all__ = ["CancelSource", "RunResult", "RunStatus", "Verdict"]
+__all__ = ["COUNTED", "CancelSource", "RunResult", "RunStatus", "Verdict"]
 
 
 class RunStatus(StrEnum):
@@ -23,6 +25,10 @@ class RunStatus(StrEnum):
     EXPIRED = "expired"
     FAILED = "failed"
     ELSEWHERE = "elsewhere"
+
+
+COUNTED = frozenset({RunStatus.COMPLETED, RunStatus.PAUSED})
+"""Ends that no call of a model is left at, so that the tokens of all are known."""
 
 
 class CancelSource(StrEnum):
@@ -70,7 +76,7 @@ class RunResult:
     Attributes:
         status: How it ended.
         text: The text of its last final event; `""` if there is none.
-        usage: The tokens of its stored events.
+        usage: The tokens of its stored events, also of those from before it was gone on with.
         error: What failed it, or why it expired or was never admitted.
         reason: Why it was cancelled or stopped, if it was.
         invocation_id: The run's id; `None` if it ended before it was started.
@@ -101,7 +107,12 @@ class RunResult:
         Raises:
             StorageError: The log cannot be read; after the runner's `close` it is `LogClosedError`.
         """
+        warn_of_blocking("RunResult.events", "aevents")
         return self.read_events()
+
+    async def aevents(self) -> list[Event]:
+        """As `events`, without blocking the event loop."""
+        return await asyncio.to_thread(self.read_events)
 
     def raise_for_status(self) -> None:
         """Do nothing if the run completed; else raise its error, or `RunInterruptedError` if it has none."""

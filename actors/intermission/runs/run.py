@@ -8,6 +8,7 @@ from typing import Any, Self
 from intermission.errors import AlreadyConsumedError
 from intermission.events import Event
 from intermission.kernel.dispatcher import blocking_here
+from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.runs.consumers import Consumers
 from intermission.runs.events import AsyncEvents, Events
 from intermission.runs.lifecycle import Lifecycle
@@ -17,16 +18,9 @@ from intermission.runs.result import CancelSource, RunResult, RunStatus
 from intermission.runs.states import RunState
 from intermission.runs.stream import Stream
 from intermission.runs.subscription import Subscription
-from intermission.runs.waiting import (
-    Deadline,
-    start_in_call,
-    wait_async,
-    waiting,
-    waiting_for_cancel,
-    warn_of_blocking,
-)
+from intermission.runs.waiting import Deadline, start_in_call, wait_async, waiting, waiting_for_cancel
 
-__all__ = ["Run"]
+__all__ = ["Run", "lifecycle_of"]
 
 
 class Run:
@@ -45,10 +39,9 @@ class Run:
         self._lifecycle = lifecycle
         self._view = view  # the stream of a viewer, who neither starts nor ends anything
         self._consumed = False
-        if view is None:
-            self._consumers = lifecycle.consumers
-        else:
-            self._consumers = Consumers(lifecycle.services.dispatcher, _nothing, detached=True)
+        self._consumers = lifecycle.consumers
+        if view is not None:
+            self._consumers = Consumers(lifecycle.services.dispatcher, lambda: None, detached=True)
         self._blocks: list[object] = []  # the consumers that stand for `with` blocks
 
     @property
@@ -144,7 +137,7 @@ class Run:
             AlreadyConsumedError: Somebody has the events already.
             Exception: What failed the run, after its last event.
         """
-        warn_of_blocking("Iterating a Run", "async for")
+        warn_of_blocking("Iterating a Run", "async for, or atext_stream")
         stream = self._take_stream()
         events = Events(self._lifecycle, stream, viewer=self._view is not None)
         self._start_as_consumer()
@@ -207,7 +200,7 @@ class Run:
             ReentrantRunError: The run's session waits for the one in whose call this stands.
             SessionBusyError, SessionClosedError, OverloadedError, StorageError: It could not begin.
         """
-        warn_of_blocking("Run.result", "aresult, or await the run")
+        warn_of_blocking("Run.result", "aresult, aanswer, or await the run")
         deadline = Deadline(timeout)
         run, consumer, lost = self._lifecycle, object(), True
         try:
@@ -276,6 +269,7 @@ class Run:
         run = self._lifecycle
         outcome = run.cancel(CancelSource.CALLER, reason)
         if wait:
+            warn_of_blocking("Run.cancel", "acancel")
             with waiting_for_cancel(run):
                 run.wait_ended(deadline.left)
                 run.work.wait(deadline.left)
@@ -294,6 +288,8 @@ class Run:
             with waiting_for_cancel(run):
                 await wait_async(run, self._is_terminated, deadline.left)
         return receipt_of(run, outcome)
+
+    adispose = acancel
 
     def cancel_call(self, call_id: str, reason: str = "") -> bool:
         """Give up one tool call: its siblings and the run go on, and the model is told.
@@ -396,5 +392,6 @@ class Run:
         return f"<Run {self.invocation_id or '(cold)'} of {self.user_id}/{self.session_id}: {stands}>"
 
 
-def _nothing() -> None:
-    """A viewer that goes touches nothing."""
+def lifecycle_of(run: Run) -> Lifecycle:
+    """Return where a run stands, for who waits for it in a way of their own."""
+    return run._lifecycle  # pyright: ignore[reportPrivateUsage]  # of this module

@@ -1,12 +1,11 @@
 """Waiting for a run: on a thread, inside another run's call, and on an event loop."""
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from typing import TypeVar
 
@@ -26,16 +25,11 @@ __all__ = [
     "wait_async",
     "waiting",
     "waiting_for_cancel",
-    "warn_of_blocking",
 ]
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _CANCELLED = "The cancel itself was done, and the run ends; it is only not waited for."
-
-_warned: set[str] = set()
 
 
 class Deadline:
@@ -58,18 +52,6 @@ class Deadline:
     def left(self) -> float | None:
         """Seconds, not below 0; `None` for no limit."""
         return None if self._until is None else max(self._until - time.monotonic(), 0.0)
-
-
-def warn_of_blocking(name: str, twin: str) -> None:
-    """Log, once for each name, that a blocking call stands on a thread whose event loop it holds up."""
-    if name in _warned:
-        return
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    _warned.add(name)
-    logger.warning("%s blocks the event loop of this thread; use %s there", name, twin)
 
 
 def start_in_call(run: Lifecycle, *, detached: bool) -> None:
@@ -145,8 +127,13 @@ async def wait_async(run: Lifecycle, ready: Callable[[], bool], timeout: float |
     return True
 
 
-async def in_worker(services: Services, function: Callable[[], T]) -> T:
+async def in_worker(services: Services, function: Callable[[], T], *, context: Context | None = None) -> T:
     """Call a function that may block on a worker, or the loop's executor if the runner is closed.
+
+    Args:
+        services: Whose workers.
+        function: The function.
+        context: Its context variables; none by default, for a worker is in nobody's call.
 
     Raises:
         SessionClosedError: This process is a fork of the runner's, which has no workers here.
@@ -155,7 +142,7 @@ async def in_worker(services: Services, function: Callable[[], T]) -> T:
     answer, call, fail = _answered(function)
     refused = partial(fail, _NoWorkerError())
     try:
-        services.workers.submit(call, refused=refused, budget=Budget.RESERVE)
+        services.workers.submit(call, refused=refused, budget=Budget.RESERVE, context=context)
     except RuntimeError as error:
         raise SessionClosedError(str(error)) from error
     try:

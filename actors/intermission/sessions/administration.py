@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.keys import SessionKey
 from intermission.pending import PendingCall
 from intermission.runs.lifecycle import Lifecycle
@@ -10,13 +11,14 @@ from intermission.runs.receipt import CancelReceipt, ResidualWork
 from intermission.runs.residual import receipt_of, residual_of
 from intermission.runs.result import CancelSource
 from intermission.runs.run import Run
-from intermission.runs.waiting import Deadline, in_worker, wait_async, waiting_for_cancel, warn_of_blocking
+from intermission.runs.waiting import Deadline, in_worker, wait_async, waiting_for_cancel
 from intermission.sessions.catalog import Sessions
 from intermission.sessions.directory import Directory
 from intermission.sessions.follow import Viewers
 from intermission.sessions.host import Host
 from intermission.sessions.metrics import metrics_of
 from intermission.sessions.reading import pending_calls
+from intermission_storage import EventLog
 
 __all__ = ["Administration"]
 
@@ -37,6 +39,11 @@ class Administration:
         self._directory = directory
         self._viewers = Viewers(host, directory)
         self.sessions = Sessions(host, directory)
+
+    @property
+    def log(self) -> EventLog:
+        """The event log, the one that was handed in or the runner's own."""
+        return self._host.log
 
     def active(self, *, user_id: str | None = None, session_id: str | None = None) -> list[Run]:
         """Return the runs that are queued or under way here, oldest first, as viewers.
@@ -119,10 +126,12 @@ class Administration:
         deadline = Deadline(timeout)
         run = self._find(user_id, session_id, invocation_id)
         if run is None:
+            warn_of_blocking("Runner.cancel", "acancel")
             key = SessionKey(self._host.app.name, user_id, session_id)
             return self._viewers.cancel_elsewhere(key, invocation_id, reason, take_over=take_over)
         outcome = run.cancel(CancelSource.ADMIN, reason)
         if wait:
+            warn_of_blocking("Runner.cancel", "acancel")
             with waiting_for_cancel(run):
                 run.wait_ended(deadline.left)
                 run.work.wait(deadline.left)

@@ -1,26 +1,25 @@
 """`Sessions`: an app's sessions in one log: making, finding, reading, changing and deleting them."""
 
 import builtins
-import threading
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar
 
 from intermission.content import plain_copy
-from intermission.errors import SessionBusyError, SessionClosedError, SessionExistsError, SessionNotFoundError
+from intermission.errors import SessionBusyError, SessionExistsError, SessionNotFoundError
 from intermission.events import Event
-from intermission.kernel.dispatcher import blocking_here
-from intermission.kernel.ref import ActorRef
+from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.keys import SessionKey
 from intermission.runs.current import place_of, waiter
-from intermission.runs.waiting import in_worker, warn_of_blocking
+from intermission.runs.waiting import in_worker
 from intermission.sessions.directory import Directory
 from intermission.sessions.host import Host
 from intermission.sessions.messages import Delete, SetState
 from intermission.sessions.reading import stored_events
 from intermission.sessions.records import SESSIONS, session_created, session_entry
+from intermission.sessions.reply import Reply
 from intermission.sessions.run_records import RunRecord, runs_in_log
 from intermission.sessions.shared_state import shared_records
 from intermission.sessions.view import SessionView
@@ -30,7 +29,6 @@ from intermission_storage import ClaimedError, ConflictError, IndexEntry
 __all__ = ["SessionEntry", "SessionInfo", "Sessions"]
 
 _PAGE = 500
-_LOOK = 0.25  # seconds between two looks whether the actor that is to answer still lives
 _MAX_ATTEMPTS = 100  # at a session that others append to all the time
 
 T = TypeVar("T")
@@ -72,9 +70,10 @@ class Sessions:
     """The sessions of one app in one log. `Runner.sessions` is one.
 
     Each call has a twin for event loops, whose blocking work is done by the runner's workers: `acreate`,
-    `aget`, `alist`, `adelete`, `aevents`, `aruns`, `aset_state`. All of them raise a `StorageError` when the
-    log cannot be read or written, and a `ValueError` or `TypeError` for ids that cannot be any. When the
-    runner is closed, a log that it was handed can still be read; nothing is changed any more.
+    `aget`, `aexists`, `alist`, `adelete`, `aevents`, `aruns`, `aset_state`. All of them raise a
+    `StorageError` when the log cannot be read or written, and a `ValueError` or `TypeError` for ids that
+    cannot be any. When the runner is closed, a log that it was handed can still be read; nothing is changed
+    any more.
 
     Args:
         host: The runner.
@@ -124,7 +123,7 @@ class Sessions:
         Raises:
             SessionNotFoundError: The log holds no such session.
         """
-        warn_of_blocking("Sessions.get", "aget")
+        warn_of_blocking("Sessions.get", "aget (ainfo, astate)")
         return self._get(SessionKey(self._app, user_id, session_id))
 
     def list(self, *, user_id: str | None = None) -> builtins.list[SessionEntry]:
@@ -221,7 +220,7 @@ class Sessions:
                 position = self._log.head(key.stream).position
             if not position:
                 raise SessionNotFoundError(self._app, user_id, session_id)
-            answer: _Answer[None] = _Answer()
+            answer: Reply[None] = Reply()
             try:
                 answer.of(self._directory.ask(key, SetState(given, answer.give, position)))
             except ConflictError:
@@ -269,6 +268,7 @@ class Sessions:
 
     def exists(self, *, user_id: str, session_id: str) -> bool:
         """Return whether the log holds the session."""
+        warn_of_blocking("Sessions.exists", "aexists")
         return self._log.head(SessionKey(self._app, user_id, session_id).stream).position > 0
 
     async def aexists(self, *, user_id: str, session_id: str) -> bool:
@@ -276,7 +276,7 @@ class Sessions:
         return await self._work(lambda: self.exists(user_id=user_id, session_id=session_id))
 
     def _delete(self, key: SessionKey, take_over: bool) -> bool:
-        answer: _Answer[bool] = _Answer()
+        answer: Reply[bool] = Reply()
         return answer.of(self._directory.ask(key, Delete(take_over, answer.give)))
 
     def _waiting(self, key: SessionKey) -> AbstractContextManager[None]:
@@ -310,34 +310,6 @@ class Sessions:
 
     async def _work(self, function: Callable[[], T]) -> T:
         return await in_worker(self._host.services, function)
-
-
-class _Answer(Generic[T]):
-    """What a session's actor makes of a message; it may stop before it comes to it."""
-
-    def __init__(self) -> None:
-        self._given = threading.Event()
-        self._outcome: T | BaseException | None = None
-
-    def give(self, outcome: T | BaseException) -> None:
-        self._outcome = outcome
-        self._given.set()
-
-    def of(self, ref: ActorRef[Any]) -> T:
-        with blocking_here():
-            return self._of(ref)
-
-    def _of(self, ref: ActorRef[Any]) -> T:
-        while not self._given.wait(_LOOK):
-            # Whoever stops has answered before, so that looking again is enough.
-            if not ref.is_alive() and not self._given.is_set():
-                raise SessionClosedError(
-                    "the session stopped, as when its runner is closed, before it could answer: whether the "
-                    "change was stored, a look at the session tells"
-                )
-        if isinstance(self._outcome, BaseException):
-            raise self._outcome
-        return cast(T, self._outcome)
 
 
 def _storable(delta: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,12 @@ from intermission.config import RunConfig
 from intermission.content import Content
 from intermission.errors import NotResumableError
 from intermission.kernel.dispatcher import blocking_here
+from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.keys import SessionKey
 from intermission.runs.plan import Answers, Resumption, as_answers
 from intermission.runs.result import RunResult, RunStatus
 from intermission.runs.run import Run
-from intermission.runs.waiting import in_worker, warn_of_blocking
+from intermission.runs.waiting import in_worker
 from intermission.sessions.administration import Administration
 from intermission.sessions.records import OPEN_RUNS
 from intermission.sessions.settings import check_config, check_count, check_delta
@@ -105,10 +107,11 @@ class Resuming(Administration):
     ) -> list[Run]:
         """Return cold runs that go on with what dead processes and closed runners have left, oldest first.
 
-        They are those without an end, and those that were released, unless their session has had another run
-        since. Cancelled, failed, expired and paused ones are never among them. One that another process takes
-        first has no events and ends `elsewhere`. One whose process has died in it `max_attempts` times ends
-        `failed`, with `RecoveryLimitError`. In an app that is not resumable they all end `failed`.
+        They are those without an end, and those that were released, unless a new one has begun in their
+        session since. Cancelled, failed, expired and paused ones are never among them. One that another
+        process takes first has no events and ends `elsewhere`. One whose process has died in it
+        `max_attempts` times ends `failed`, with `RecoveryLimitError`. In an app that is not resumable they
+        all end `failed`.
 
         Args:
             user_id: Only this user's.
@@ -120,12 +123,23 @@ class Resuming(Administration):
             StorageError: The log cannot be read.
             ValueError: `max_attempts` is below one.
         """
-        warn_of_blocking("Runner.recover", "arecover_all")
-        check_count("max_attempts", max_attempts, 1)
-        return [
-            self._cold(key, _NO_MESSAGE, None, None, Resumption(invocation_id, (), max_attempts, take_over))
-            for key, invocation_id in self._left(user_id, session_id, take_over)
-        ]
+        warn_of_blocking("Runner.recover", "arecover")
+        return self._recovered(user_id, session_id, max_attempts, take_over)
+
+    async def arecover(
+        self,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        max_attempts: int = 3,
+        take_over: bool = False,
+    ) -> list[Run]:
+        """As `recover`, without blocking the event loop."""
+        return await in_worker(
+            self._host.services,
+            lambda: self._recovered(user_id, session_id, max_attempts, take_over),
+            context=copy_context(),
+        )
 
     def recover_all(
         self,
@@ -153,11 +167,7 @@ class Resuming(Administration):
         """
         warn_of_blocking("Runner.recover_all", "arecover_all")
         check_count("max_parallel", max_parallel, 1)
-        waiting = deque(
-            self.recover(
-                user_id=user_id, session_id=session_id, max_attempts=max_attempts, take_over=take_over
-            )
-        )
+        waiting = deque(self._recovered(user_id, session_id, max_attempts, take_over))
         changed = threading.Condition()
         active: list[Run] = []
         ended: list[Run] = []
@@ -189,7 +199,7 @@ class Resuming(Administration):
         take_over: bool = False,
         max_parallel: int = 8,
     ) -> RecoveryReport:
-        """As `recover_all`, without blocking the event loop."""
+        """As `recover_all`, without blocking the event loop. If its task is cancelled, it goes on."""
         return await in_worker(
             self._host.services,
             lambda: self.recover_all(
@@ -199,7 +209,17 @@ class Resuming(Administration):
                 take_over=take_over,
                 max_parallel=max_parallel,
             ),
+            context=copy_context(),
         )
+
+    def _recovered(
+        self, user_id: str | None, session_id: str | None, max_attempts: int, take_over: bool
+    ) -> list[Run]:
+        check_count("max_attempts", max_attempts, 1)
+        return [
+            self._cold(key, _NO_MESSAGE, None, None, Resumption(invocation_id, (), max_attempts, take_over))
+            for key, invocation_id in self._left(user_id, session_id, take_over)
+        ]
 
     def _left(
         self, user_id: str | None, session_id: str | None, take_over: bool
