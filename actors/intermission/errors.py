@@ -235,12 +235,18 @@ class ModelError(IntermissionError):
 
 
 class NotResumableError(IntermissionError):
-    """The app does not keep what is needed to go on with a run. Nothing was stored."""
+    """The app does not keep what is needed to go on with a run, or did not when the run began.
 
-    def __init__(self, app: str) -> None:
+    Nothing more was stored than that such a run has failed, if `recover` has found it.
+    """
+
+    def __init__(self, app: str, invocation_id: str | None = None) -> None:
         super().__init__(
             f"app {app!r} is not resumable: give it ResumabilityConfig(is_resumable=True) to have its runs "
             "pause, and to go on with them."
+            if invocation_id is None
+            else f"run {invocation_id} was begun when app {app!r} was not resumable, so it is not known "
+            "which of its agents was at work. Send the message again."
         )
 
 

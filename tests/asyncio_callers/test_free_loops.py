@@ -4,13 +4,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from apps import KEY, Key, app_with
 from async_gates import AsyncGate
 from intermission import App, LlmAgent, ResumabilityConfig, Run, RunConfig, Runner, RunStatus
-from intermission.runs import stream
+from intermission.runs.stream import Stream
 from intermission.testing import FaultyLog, Gate, ScriptedModel, calls, text
 from intermission_storage import LmdbEventLog
 from loop_watch import LoopWatch
@@ -44,14 +45,55 @@ def test_what_would_block_is_noticed(tmp_path: Path) -> None:
         assert one in seen, seen
 
 
+async def use_runs(runner: Runner, gate: Gate, waiting: AsyncGate) -> None:
+    """Consume, view, cancel and drop runs; some events are read from the log."""
+    async with runner.run(**KEY, message="hi", config=RunConfig(streaming=True)) as run:
+        assert await run.aanswer() == "done"
+        assert len([event async for event in run]) > 2
+    viewer = await runner.aattach(**KEY)
+    assert len([event async for event in viewer]) > 2
+    cancelled = await runner.run(**key(1), message="hi").astart()
+    await asyncio.to_thread(gate.arrived)
+    (seen,) = runner.active(session_id="1")
+    assert (await seen.acancel()).accepted
+    assert (await cancelled).status is RunStatus.CANCELLED
+    gate.open()
+    assert await cancelled.aterminated(PATIENCE)
+    tool = runner.run(**key(2), message="hi")
+    task = asyncio.ensure_future(tool.aresult())
+    await asyncio.to_thread(waiting.arrived)
+    assert "runs_active" in runner.metrics()
+    assert isinstance(runner.residual(), list)
+    task.cancel()
+    await asyncio.wait([task])
+    assert (await tool).status is RunStatus.CANCELLED
+    events = aiter(runner.run(**KEY, message="left"))
+    await anext(events)
+    del events
+    assert len(await (await runner.run(**KEY, message="last")).aevents()) > 1
+
+
+async def use_sessions(runner: Runner) -> None:
+    """Make, change, read and delete a session; look at all."""
+    session = runner.session(**key(3))
+    await session.acreate({"a": 1})
+    await session.aset_state({"a": 2})
+    assert (await session.astate(), await session.aexists()) == ({"a": 2}, True)
+    assert (await session.aruns(), await session.aevents(), await session.apending()) == ([], [], [])
+    assert await session.adelete()
+    assert (await runner.acancel(**key(3))).nothing_running
+    assert len(await runner.sessions.alist()) == 3
+    assert (await runner.arecover(), (await runner.arecover_all()).continued) == ([], ())
+
+
 def test_nothing_that_may_block_is_done_on_the_thread_of_a_loop(
     tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    waiting = AsyncGate()
+
     async def look() -> str:
         await asyncio.sleep(0)
         return "seen"
-
-    waiting = AsyncGate()
 
     async def wait() -> None:
         await waiting.wait()
@@ -62,51 +104,16 @@ def test_nothing_that_may_block_is_done_on_the_thread_of_a_loop(
     agent = LlmAgent("agent", model, tools=[look, wait])
     app = App("app", agent, resumability_config=ResumabilityConfig(is_resumable=True))
     log = LmdbEventLog(tmp_path / "log")
-    monkeypatch.setattr(stream, "LIMIT", 2)
+    defaults: Any = Stream.__init__.__kwdefaults__
+    monkeypatch.setitem(defaults, "limit", 2)  # more events than wait for a consumer are read from the log
 
     async def main() -> list[str]:
         runner = Runner(app, log=log)
         with LoopWatch() as watch:
             async with runner:
-                await use(runner)
+                await use_runs(runner, gate, waiting)
+                await use_sessions(runner)
         return watch.seen
-
-    async def use(runner: Runner) -> None:
-        async with runner.run(**KEY, message="hi", config=RunConfig(streaming=True)) as run:
-            assert await run.aanswer() == "done"
-            assert (
-                len([event async for event in run]) > 2
-            )  # more than wait for it: some are read from the log
-        viewer = await runner.aattach(**KEY)
-        assert len([event async for event in viewer]) > 2
-        cancelled = await runner.run(**key(1), message="hi").astart()
-        await asyncio.to_thread(gate.arrived)
-        (seen,) = runner.active(session_id="1")
-        assert (await seen.acancel()).accepted
-        assert (await cancelled).status is RunStatus.CANCELLED
-        gate.open()
-        assert await cancelled.aterminated(PATIENCE)
-        tool = runner.run(**key(2), message="hi")
-        task = asyncio.ensure_future(tool.aresult())
-        await asyncio.to_thread(waiting.arrived)
-        assert "runs_active" in runner.metrics()
-        assert isinstance(runner.residual(), list)
-        task.cancel()
-        await asyncio.wait([task])
-        assert (await tool).status is RunStatus.CANCELLED
-        session = runner.session(**key(3))
-        await session.acreate({"a": 1})
-        await session.aset_state({"a": 2})
-        assert (await session.astate(), await session.aexists()) == ({"a": 2}, True)
-        assert (await session.aruns(), await session.aevents(), await session.apending()) == ([], [], [])
-        assert await session.adelete()
-        assert (await runner.acancel(**key(3))).nothing_running
-        assert len(await runner.sessions.alist()) == 3
-        assert (await runner.arecover(), (await runner.arecover_all()).continued) == ([], ())
-        events = aiter(runner.run(**KEY, message="left"))
-        await anext(events)
-        del events
-        assert len(await (await runner.run(**KEY, message="last")).aevents()) > 1
 
     with log:
         assert asyncio.run(main()) == []

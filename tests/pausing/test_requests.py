@@ -10,20 +10,28 @@ from intermission import (
     AmbiguousResumeError,
     Answer,
     App,
+    CancelOutcome,
     Content,
     FunctionResponse,
+    FunctionTool,
     IntermissionError,
     InvalidAnswerError,
+    LlmAgent,
     MissingCallIdError,
     NothingToResumeError,
     NotResumableError,
     Part,
     PendingCall,
+    Plugin,
+    ResumabilityConfig,
+    Run,
     Runner,
+    RunRecord,
+    RunResult,
     UnknownCallError,
 )
 from intermission.pending import CONFIRMATION
-from intermission.testing import calls, error
+from intermission.testing import Gate, ScriptedModel, calls, error, text
 from intermission_storage import MemoryEventLog
 from paying import PAY, Shop, paused
 
@@ -176,3 +184,39 @@ def test_a_cancel_closes_a_pause_and_going_on_with_the_run_by_its_id_opens_it_ag
             runner.resume(**KEY, answers=[call.approve()]).start()
         assert runner.resume(**KEY, invocation_id=result.invocation_id).result().status == "paused"
         assert runner.resume(**KEY, answers=[call.approve()]).answer() == "done"
+
+
+@pytest.mark.parametrize("take_over", [False, True])
+def test_a_cancel_closes_a_pause_beside_the_run_that_is_under_way(take_over: bool) -> None:
+    gate, ends = Gate(), list[tuple[str | None, str]]()
+
+    class Told(Plugin):
+        def on_run_end(self, run: Run | RunRecord, result: RunResult) -> None:
+            ends.append((run.invocation_id, result.status))
+
+    tool = FunctionTool(lambda: "paid", name="pay", require_confirmation=True)
+    model = ScriptedModel(calls(("pay", {})), text(gate, "late"), default="done")
+    agent = LlmAgent("agent", model, tools=[tool])
+    app = App(APP, agent, plugins=[Told("told")], resumability_config=ResumabilityConfig(is_resumable=True))
+    with Runner(app, log=MemoryEventLog()) as runner:
+        older = runner.run(**KEY, message="Pay.").result()
+        run = runner.run(**KEY, message="What time is it?").start()
+        gate.arrived()
+        receipt = runner.cancel(
+            **KEY, invocation_id=older.invocation_id, reason="too late", take_over=take_over
+        )
+        assert (receipt.outcome, receipt.durable) == (CancelOutcome.ACCEPTED, True)
+        assert runner.pending(**KEY) == []
+        assert runner.cancel(**KEY, invocation_id=older.invocation_id).outcome == "nothing_running"
+        gate.open()
+        assert run.answer() == "late"
+        with pytest.raises(UnknownCallError, match="ended cancelled"):
+            runner.resume(**KEY, answers=[older.pending[0].approve()]).result()
+        assert [(one.status, one.reason) for one in runner.sessions.runs(**KEY)] == [
+            ("cancelled", "too late"),
+            ("completed", ""),
+        ]
+        view = [event.text for event in runner.sessions.events(**KEY) if event.text]
+        assert view == ["Pay.", "What time is it?", "late"]
+    ids = (older.invocation_id, run.invocation_id)
+    assert sorted(ends) == sorted([(ids[0], "paused"), (ids[0], "cancelled"), (ids[1], "completed")])

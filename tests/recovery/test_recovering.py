@@ -14,6 +14,7 @@ from failpoints import Diary, Points
 from intermission import (
     App,
     CancelSource,
+    FunctionTool,
     LlmAgent,
     LlmCallsLimitExceededError,
     NotResumableError,
@@ -25,6 +26,7 @@ from intermission import (
     RunStatus,
     ToolExecution,
 )
+from intermission.models import Model
 from intermission.sessions.records import OPEN_RUNS
 from intermission.testing import Gate, ScriptedModel, calls, text
 from intermission_storage import Kind, MemoryEventLog, Record, verify
@@ -170,6 +172,31 @@ def test_in_an_app_that_is_not_resumable_recover_only_ends_what_was_left(
     assert effects(tmp_path) == {"tool_0": 2, "tool_1": 2, "tool_2": 1}
 
 
+def test_a_run_from_before_its_app_was_resumable_is_gone_on_with_if_that_has_one_agent() -> None:
+    for others in (0, 1):
+        log, gate = MemoryEventLog(), Gate()
+        model = ScriptedModel(text(gate, "late"), default="done")
+
+        def app(is_resumable: bool, model: Model = model, others: int = others) -> App:
+            below = [LlmAgent(f"other_{number}", ScriptedModel()) for number in range(others)]
+            agent = LlmAgent("agent", model, sub_agents=below)
+            return App("app", agent, resumability_config=ResumabilityConfig(is_resumable=is_resumable))
+
+        runner = Runner(app(False), log=log)
+        run = runner.run(**KEY, message="go").start()
+        gate.arrived()
+        runner.close(grace=0, runs="release")
+        gate.open()
+        assert run.invocation_id is not None
+        with Runner(app(True), log=log) as runner:
+            if others:
+                with pytest.raises(NotResumableError, match=f"{run.invocation_id} was begun when"):
+                    runner.resume(**KEY, invocation_id=run.invocation_id).start()
+            report = runner.recover_all()
+            assert (len(report.continued), len(report.failed)) == (1 - others, others)
+            assert status_of(runner) == [("failed" if others else "completed")]
+
+
 @pytest.mark.scenario("C26")
 def test_a_new_message_leaves_the_older_run_to_who_asks_for_it_by_its_id(
     nursery: Nursery, tmp_path: Path
@@ -187,6 +214,25 @@ def test_a_new_message_leaves_the_older_run_to_who_asks_for_it_by_its_id(
         assert runner.resume(**KEY, invocation_id=first.invocation_id).answer(60) == "done"
         assert status_of(runner) == ["completed", "completed"]
     assert effects(tmp_path) == {"tool_0": 2, "tool_1": 3, "tool_2": 2}
+
+
+def test_a_run_that_is_gone_on_with_on_purpose_leaves_what_was_left_to_recover() -> None:
+    """Nobody has sent a message behind it, so its caller still waits for an answer."""
+    log, gate = MemoryEventLog(), Gate()
+    tool = FunctionTool(lambda: "paid", name="pay", require_confirmation=True)
+    model = ScriptedModel(calls(("pay", {})), text(gate, "late"), default="done")
+    runner = Runner(resumable(model, tool), log=log)
+    (call,) = runner.run(**KEY, message="Pay.").result(60).pending
+    runner.run(**KEY, message="What time is it?").start()
+    gate.arrived()
+    runner.close(grace=0)
+    gate.open()
+    with Runner(resumable(model, tool), log=log) as runner:
+        waiting = runner.recover()  # a list from before counts as one from behind
+        assert runner.resume(**KEY, answers=[call.approve()]).answer(60) == "done"
+        assert left(runner) == ["s"]
+        assert [run.result(60).status for run in waiting] == [RunStatus.COMPLETED]
+        assert status_of(runner) == ["completed", "completed"]
 
 
 class Beginnings(MemoryEventLog):

@@ -8,7 +8,7 @@ from intermission.actions import Actions
 from intermission.agents.callbacks import OneOrMore, as_callbacks
 from intermission.agents.contents import Conversations
 from intermission.agents.effects import Steps
-from intermission.agents.progress import AgentState, Checkpoint
+from intermission.agents.progress import AgentState, Checkpoint, Making
 from intermission.config import RunConfig
 from intermission.content import Content
 from intermission.events import Event, OpenEvent, new_event_id
@@ -59,6 +59,7 @@ class AgentContext:
         branch: Names of the parallel branches that the agent is on, joined by dots; `None` on none.
         outcomes: What the log knows of the session's calls that began and that no event answers, by their
             ids: the response, or `"not_started"`, `"stopped"` or `"unknown"`. `None` if nothing is known.
+        makings: When those calls were made last, and what they have left, by their ids.
         callback_data: What callbacks and plugins leave for each other: one for all agents of the run. It
             ends with the run, and is not stored.
         root: The app's root agent; `None` outside of a run.
@@ -89,6 +90,7 @@ class AgentContext:
     agent_state: AgentState = field(default_factory=AgentState)
     saved: Checkpoint | None = None
     agent_name: str = ""
+    makings: Mapping[str, Making] | None = None
     conversations: Conversations = field(default_factory=Conversations)
 
     def event(self, author: str, **fields: Any) -> Event:

@@ -41,10 +41,14 @@ class Asked:
         kind: What was asked.
         said: The answer to it; `None` if there is none yet. To the question whether a call is to be made once
             more it may be the call's response itself.
+        since: The number of the event with the answer; 0 without one.
+        leave: What was said last to the question whether the call may be made at all, which its tool is told.
     """
 
     kind: PendingKind
     said: Confirmation | Mapping[str, Any] | None = None
+    since: int = 0
+    leave: Confirmation | None = None
 
 
 def asked_about(events: Sequence[Event], agent: str, calls: Iterable[FunctionCall]) -> dict[str, Asked]:
@@ -62,12 +66,17 @@ def asked_about(events: Sequence[Event], agent: str, calls: Iterable[FunctionCal
             original = asked_call(call)
             if original is not None and original == mine.get(original.id):
                 asked[call.id] = original.id
-                found[original.id] = Asked(kind_of(call))
+                before = found.get(original.id)
+                found[original.id] = Asked(kind_of(call), leave=None if before is None else before.leave)
         for response in event.function_responses if event.author == "user" else ():
             about = found.get(asked.get(response.id, ""))
             if about is not None and about.said is None:
                 said = _said(about.kind, response.response)
-                found[asked[response.id]] = Asked(about.kind, said)
+                since = 0 if said is None else event.seq or 0
+                leave = about.leave
+                if about.kind is PendingKind.CONFIRMATION and isinstance(said, Confirmation):
+                    leave = said
+                found[asked[response.id]] = Asked(about.kind, said, since, leave)
     return found
 
 

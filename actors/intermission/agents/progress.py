@@ -1,13 +1,13 @@
-"""`Progress`: how far the agents of an invocation had come, from its events. Pure: no I/O, no clock."""
+"""How far the agents of an invocation had come, and its calls. Pure: no I/O, no clock."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from intermission.content import plain_copy
 from intermission.events import Event, is_within
 
-__all__ = ["SUB_AGENT", "AgentState", "Checkpoint", "Progress"]
+__all__ = ["SUB_AGENT", "AgentState", "Checkpoint", "Making", "Progress"]
 
 SUB_AGENT = "current_sub_agent"
 """The key of a workflow agent's state that names the sub-agent at work."""
@@ -47,6 +47,18 @@ class Checkpoint:
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     ended: bool = False
     until: int | None = None
+
+
+class Making(NamedTuple):
+    """A call was made, as the journal tells.
+
+    Attributes:
+        since: The number of the record with which it began.
+        left: What it has changed and asked for, if it has ended and no event holds that.
+    """
+
+    since: int
+    left: Mapping[str, Any] | None = None
 
 
 class Progress:

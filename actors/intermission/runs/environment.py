@@ -15,11 +15,11 @@ from intermission.agents.contents import Conversations
 from intermission.agents.effects import Runnable
 from intermission.agents.outcomes import CallOutcome
 from intermission.agents.plugins import Plugins
-from intermission.agents.progress import AgentState, Progress
+from intermission.agents.progress import AgentState, Making, Progress
 from intermission.config import ToolExecution
 from intermission.content import FunctionCall, FunctionResponse
 from intermission.errors import LlmCallsLimitExceededError
-from intermission.events import Event
+from intermission.events import NO_ACTIONS, Event, EventActions
 from intermission.isolation.children import Children
 from intermission.kernel.ref import ActorRef
 from intermission.kernel.scope import CancelScope
@@ -54,6 +54,7 @@ class Environment:
         events: The session's events, which grow as they are stored.
         plugins: The app's plugins.
         outcomes: See `AgentContext`.
+        makings: See `AgentContext`.
         root: The app's root agent.
         resumable: Whether the app keeps what is needed to go on with its runs.
         pauses: Whether a run ends where a call waits for an answer from outside.
@@ -71,6 +72,7 @@ class Environment:
         events: Sequence[Event],
         plugins: Plugins,
         outcomes: Mapping[str, CallOutcome] | None = None,
+        makings: Mapping[str, Making] | None = None,
         root: BaseAgent | None = None,
         *,
         resumable: bool = False,
@@ -87,6 +89,7 @@ class Environment:
         self._progress = progress
         self._root = root
         self._outcomes = outcomes
+        self._makings = makings
         self.plugins = plugins
         # Where an event is looked at before it is shown, the run's end waits for that.
         self.ends_with_event = not plugins.hooks("on_event_callback")
@@ -144,6 +147,7 @@ class Environment:
             cancellation=self.scope,
             branch=self._branch,
             outcomes=self._outcomes,
+            makings=self._makings,
             callback_data=self.callback_data,
             root=self._root,
             resumable=self.resumable,
@@ -298,9 +302,16 @@ class Environment:
         )
 
     def call_finished(
-        self, call: FunctionCall, outcome: str, response: FunctionResponse | None = None
+        self,
+        call: FunctionCall,
+        outcome: str,
+        response: FunctionResponse | None = None,
+        actions: EventActions = NO_ACTIONS,
     ) -> Record:
-        """The record that a call has ended; with its response, if that does not travel along in an event."""
+        """The record that a call has ended.
+
+        It holds the response and what the call has changed and asks for, if no event of it travels along.
+        """
         data: dict[str, Any] = {
             "invocationId": self.run.invocation_id,
             "callId": call.id,
@@ -309,4 +320,6 @@ class Environment:
         }
         if response is not None:
             data["response"] = dict(response.response)
+        if actions is not NO_ACTIONS:
+            data["actions"] = {name: value for name, value in actions.to_dict().items() if value}
         return Record(Kind.CALL_FINISHED, data)

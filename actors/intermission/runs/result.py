@@ -11,7 +11,7 @@ from intermission.events import Event, Usage
 from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.pending import PendingCall
 
-__all__ = ["CancelSource", "RunResult", "RunStatus", "Verdict"]
+__all__ = ["COUNTED", "CancelSource", "RunResult", "RunStatus", "Verdict"]
 
 
 class RunStatus(StrEnum):
@@ -25,6 +25,10 @@ class RunStatus(StrEnum):
     EXPIRED = "expired"
     FAILED = "failed"
     ELSEWHERE = "elsewhere"
+
+
+COUNTED = frozenset({RunStatus.COMPLETED, RunStatus.PAUSED})
+"""Ends that no call of a model is left at, so that the tokens of all are known."""
 
 
 class CancelSource(StrEnum):
@@ -72,7 +76,7 @@ class RunResult:
     Attributes:
         status: How it ended.
         text: The text of its last final event; `""` if there is none.
-        usage: The tokens of its stored events.
+        usage: The tokens of its stored events, also of those from before it was gone on with.
         error: What failed it, or why it expired or was never admitted.
         reason: Why it was cancelled or stopped, if it was.
         invocation_id: The run's id; `None` if it ended before it was started.

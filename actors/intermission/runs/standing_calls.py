@@ -1,5 +1,6 @@
 """What is known of the calls of a turn that was begun before: which are made, which wait, which are left."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,11 +8,16 @@ from typing import Any
 from intermission.agents.base import AgentContext
 from intermission.agents.confirmations import Asked, asked_about
 from intermission.agents.outcomes import outcome_response
-from intermission.content import FunctionCall, FunctionResponse
+from intermission.agents.progress import Making
+from intermission.content import FunctionCall, FunctionResponse, plain_copy
 from intermission.pending import Confirmation, PendingKind
+from intermission.runs.calls import CallGivenUpError
 from intermission.tools.base import LookUp, OnResume, Tool, on_resume
+from intermission.tools.results import storable
 
-__all__ = ["FRESH", "Standing", "standing_of"]
+__all__ = ["FRESH", "Standing", "looked_up", "standing_of"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -23,7 +29,7 @@ class Standing:
         made: The responses of those that were made, or are not made again, and that no event holds yet.
         waiting: Those that wait for an answer from outside.
         ask: Those about which a person is to be asked whether to make them again.
-        confirmed: What was said to those that asked for leave.
+        confirmed: What was said last to those that asked for leave.
         look_up: How to find out what became of those that were begun.
     """
 
@@ -49,6 +55,7 @@ def standing_of(
 ) -> Standing:
     """Return how an agent's calls stand, as the events and the journal tell."""
     standing = Standing()
+    outcomes, makings = context.outcomes or {}, context.makings or {}
     responded = {response.id for event in context.events for response in event.function_responses}
     asked = asked_about(context.events, agent, calls)
     for index, call in enumerate(calls):
@@ -57,13 +64,19 @@ def standing_of(
         # Where runs do not pause, a call that asked was answered, too: that it waits.
         if call.id in responded and (context.pauses or not confirmed):
             standing.answered.add(index)
-        elif about is not None and (about.said is not None or about.kind is PendingKind.CONFIRMATION):
-            _asked(standing, index, call, about)
-        elif about is not None:
-            standing.waiting.add(index)
+            continue
+        if about is not None and about.leave is not None:
+            standing.confirmed[index] = about.leave
+        if about is None or _is_used(about, makings.get(call.id)):
+            _journal(standing, index, call, outcomes.get(call.id), tools.get(call.name))
         else:
-            _journal(standing, index, call, (context.outcomes or {}).get(call.id), tools.get(call.name))
+            _asked(standing, index, call, about)
     return standing
+
+
+def _is_used(about: Asked, making: Making | None) -> bool:
+    """Return whether a call was begun with the answer to a question about it, which counts once."""
+    return about.said is not None and making is not None and making.since > about.since
 
 
 def _asked(standing: Standing, index: int, call: FunctionCall, about: Asked) -> None:
@@ -72,14 +85,12 @@ def _asked(standing: Standing, index: int, call: FunctionCall, about: Asked) -> 
         standing.waiting.add(index)
     elif not isinstance(said, Confirmation):
         standing.made[index] = FunctionResponse(call.id, call.name, said)
-    elif said.confirmed or about.kind is PendingKind.CONFIRMATION:
-        standing.confirmed[index] = said
-    else:
+    elif about.kind is PendingKind.RESUME and not said.confirmed:
         standing.made[index] = _unknown(call)
 
 
 def _journal(standing: Standing, index: int, call: FunctionCall, outcome: Any, tool: Tool | None) -> None:
-    """Say how a call stands about which nobody was asked."""
+    """Say how a call stands about which nobody was asked, or that was begun since."""
     if outcome == "pending":
         standing.waiting.add(index)
     elif outcome == "unknown":
@@ -92,6 +103,22 @@ def _journal(standing: Standing, index: int, call: FunctionCall, outcome: Any, t
             standing.made[index] = _unknown(call)
     elif outcome is not None and outcome not in ("not_started", "asked"):  # may be a dict
         standing.made[index] = FunctionResponse(call.id, call.name, outcome_response(outcome))
+
+
+def looked_up(look_up: LookUp, call: FunctionCall, extra: Mapping[str, Any]) -> FunctionResponse | None:
+    """Return the response that a look-up has for a call; `None` if the call is to be made again.
+
+    Raises:
+        CallGivenUpError: It has failed, so that what came of the call is still unknown.
+    """
+    try:
+        found = look_up(FunctionCall(call.id, call.name, plain_copy(call.args)))
+        if found is not None and not isinstance(found, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
+            raise TypeError(f"on_resume must return a mapping or None, not {type(found).__name__}")
+        return None if found is None else FunctionResponse(call.id, call.name, storable(found))
+    except Exception as error:
+        logger.exception("what came of a call of tool %s could not be looked up", call.name, extra=extra)
+        raise CallGivenUpError("unknown", "what came of it could not be looked up") from error
 
 
 def _unknown(call: FunctionCall) -> FunctionResponse:

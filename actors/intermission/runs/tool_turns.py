@@ -11,21 +11,22 @@ from intermission.agents.effects import CallTools, Emit
 from intermission.config import OnToolFailure, ToolExecution
 from intermission.content import Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import ToolFailedError
-from intermission.events import Event, EventActions
+from intermission.events import NO_ACTIONS, Event, EventActions
 from intermission.kernel.scope import CancelScope
 from intermission.pending import Confirmation, PendingKind
 from intermission.runs.async_calls import LATER, Later
+from intermission.runs.call_changes import kept_changes, taken_up
 from intermission.runs.calls import Blocking, CallGivenUpError, Outcome
 from intermission.runs.line import Line, Pause, Store
 from intermission.runs.result import CancelSource
-from intermission.runs.standing_calls import FRESH, Standing, standing_of
+from intermission.runs.standing_calls import FRESH, Standing, looked_up, standing_of
 from intermission.runs.together import Together
 from intermission.runs.tool_calls import Answered, call_tool, failed
 from intermission.runs.tool_hooks import ToolHooks, tool_hooks
 from intermission.state import State, StateChange
 from intermission.tools.base import is_async, is_long_running, time_limit
 from intermission.tools.function import confirmation_needed
-from intermission.tools.results import storable
+from intermission_storage import Record
 
 __all__ = ["NOT_RUN", "tool_turn"]
 
@@ -50,6 +51,7 @@ class _Turn:
         asked: What those ask that were not made, for want of leave.
         waiting: Those whose response comes from outside.
         error: What fails the run, when the calls are answered; the first one.
+        left: Those that wait, or waited, whose changes the journal holds and no event yet.
     """
 
     strand: Line
@@ -65,6 +67,7 @@ class _Turn:
         default_factory=dict[int, tuple[StateChange, Actions]]
     )
     error: Exception | None = None
+    left: set[int] = field(default_factory=set[int])
 
     def blocking(self, index: int, detach: Callable[[Outcome], None] | None = None) -> Blocking:
         call = self.effect.calls[index]
@@ -77,9 +80,9 @@ class _Turn:
         look_up = self.standing.look_up.get(index)
 
         def function(scope: CancelScope) -> _Made:
-            found = None if look_up is None else look_up(call)
+            found = None if look_up is None else looked_up(look_up, call, environment.extra)
             if found is not None:
-                return FunctionResponse(call.id, call.name, storable(found)), StateChange({}, ()), Actions()
+                return found, StateChange({}, ()), Actions()
             return call_tool(environment, call, tools, hooks, scope, state, confirmation)
 
         limit = time_limit(tools.get(call.name), environment.run.config.tool_timeout)
@@ -120,6 +123,15 @@ class _Turn:
         self.responses[index] = response
         return "finished"
 
+    def finished(self, index: int, said: str) -> Record:
+        """The record that a call has ended which is stored before any event that holds its response."""
+        call = self.effect.calls[index]
+        response = None if said == "pending" else self.responses.get(index)
+        actions = kept_changes(*self.changes[index]) if index in self.changes else NO_ACTIONS
+        if said == "pending" and actions is not NO_ACTIONS:
+            self.left.add(index)
+        return self.strand.environment.call_finished(call, said, response, actions)
+
     def leave_out(self, index: int) -> None:
         """Answer a call that does not begin."""
         call = self.effect.calls[index]
@@ -151,8 +163,13 @@ class _Turn:
         self.responses |= standing.made
         self.waiting |= standing.waiting
         owed, environment = self.strand.owed, self.strand.environment
-        outcomes = self.context.outcomes or {}
+        outcomes, makings = self.context.outcomes or {}, self.context.makings or {}
         for index, call in enumerate(self.effect.calls):
+            making = makings.get(call.id)
+            if index in standing.known and making is not None and making.left is not None:
+                self.changes[index] = taken_up(making.left)
+                if index not in standing.made:
+                    self.left.add(index)
             if index in standing.ask:
                 hint = f"Is this call of the tool {call.name} to be made again? What came of it is not known."
                 self.asked[index] = Confirmation(False, hint=hint).to_dict()
@@ -188,6 +205,10 @@ class _Turn:
             change, actions = self.changes[index]
             self.context.state.merge(change)
             self.context.actions.merge(actions)
+        for index in sorted(self.left):  # from here on an event holds it
+            said = "pending" if index in self.waiting else "finished"
+            ended = self.strand.environment.call_finished(self.effect.calls[index], said)
+            self.strand.owed.append(ended)
         return tuple(self.responses[index] for index in sorted(self.responses))
 
 
@@ -247,7 +268,7 @@ def _pause(turn: _Turn, answers: Sequence[FunctionResponse]) -> Generator[Any, A
 
 def _one_by_one(turn: _Turn, calls: Sequence[int]) -> Generator[Any, Any, None]:
     strand, environment = turn.strand, turn.strand.environment
-    before: tuple[FunctionCall, str, FunctionResponse] | None = None
+    before: tuple[int, str] | None = None
     for index in calls:
         call = turn.effect.calls[index]
         if turn.over:
@@ -255,7 +276,7 @@ def _one_by_one(turn: _Turn, calls: Sequence[int]) -> Generator[Any, Any, None]:
             continue
         if before is not None:
             # With its response, which no event holds yet: a run that is resumed need not repeat the call.
-            strand.owed[-1] = environment.call_finished(*before)
+            strand.owed[-1] = turn.finished(*before)
         yield from _begin(strand, [call])
         try:
             outcome = Outcome((yield turn.blocking(index)))
@@ -263,8 +284,7 @@ def _one_by_one(turn: _Turn, calls: Sequence[int]) -> Generator[Any, Any, None]:
             outcome = Outcome(error=error)
         said = turn.settle(index, outcome)
         strand.owed.append(environment.call_finished(call, said))
-        response = turn.responses.get(index)
-        before = None if response is None or said == "pending" else (call, said, response)
+        before = (index, said)
 
 
 class _Overlapped:
@@ -337,8 +357,8 @@ class _Overlapped:
             return
         said = self._turn.settle(index, outcome)
         # The response of the last one is in the event that is stored with the record.
-        response = None if last or said == "pending" else self._turn.responses.get(index)
-        record = self._strand.environment.call_finished(self._calls[index], said, response)
+        environment, call = self._strand.environment, self._calls[index]
+        record = environment.call_finished(call, said) if last else self._turn.finished(index, said)
         if last or here:
             self._strand.owed.append(record)
         else:

@@ -20,6 +20,7 @@ from intermission.sessions.messages import (
     Delete,
     Deleted,
     EndDelivered,
+    EndLeft,
     Forget,
     HoldOver,
     Loaded,
@@ -33,7 +34,7 @@ from intermission.sessions.messages import (
 from intermission.sessions.records import run_end_delivered, state_set
 from intermission.sessions.run_keeper import RunKeeper
 from intermission.sessions.run_opener import exception_of
-from intermission_storage import Appended, ClaimedError, StorageError
+from intermission_storage import Appended, ClaimedError, ConflictError, StorageError
 
 __all__ = ["SessionActor"]
 
@@ -58,7 +59,7 @@ class SessionActor(RunKeeper):
         self._retiring: list[Retire] = []  # a close may come inside another, in a signal handler
         self._delete: Delete | None = None
         self._changes = 0  # batches of no run that are with the log
-        self._later: list[SetState | EndDelivered] | None = None
+        self._later: list[SetState | EndDelivered | EndLeft] | None = None
         self._moving = False
 
     def on_receive(self, message: object) -> None:
@@ -223,7 +224,7 @@ class SessionActor(RunKeeper):
 
     # Changes from outside of all runs.
 
-    def _change(self, message: SetState | EndDelivered) -> None:
+    def _change(self, message: SetState | EndDelivered | EndLeft) -> None:
         if self._delete is not None:
             message.done(SessionClosedError("the session is being deleted; it was not changed"))
             return
@@ -233,15 +234,23 @@ class SessionActor(RunKeeper):
         batch, now = Batch(Purpose.STATE, [], done=message.done), self._host.services.clock.time()
         try:
             if isinstance(message, SetState):
-                record = state_set(message.delta, now)
+                batch.records = [state_set(message.delta, now)]
+            elif isinstance(message, EndDelivered):
+                batch.records, batch.drop = [run_end_delivered(message.invocation_id, now)], [message.entry]
             else:
-                record, batch.drop = run_end_delivered(message.invocation_id, now), [message.entry]
-            self._writer.change(record, self._current, batch, message.position)
+                self._check_left(message)
+                batch.records, batch.put, batch.drop = message.records, message.put, message.drop
+            self._writer.change(batch, self._current, message.position)
         except BaseException as error:  # noqa: BLE001 - whoever asked waits for the answer
             message.done(error)
             self._next()
         else:
             self._changes += 1
+
+    def _check_left(self, message: EndLeft) -> None:
+        if self._current is not None and self._current.run.invocation_id == message.invocation_id:
+            position = 0 if self._view is None else self._view.position
+            raise ConflictError(self._key.stream, expected=message.position, actual=position)
 
     def _change_now(self) -> None:
         if self._current is None or self._current.phase is Phase.RUNNING:
@@ -252,14 +261,14 @@ class SessionActor(RunKeeper):
     def _state_stored(self, batch: Batch, outcome: Appended | StorageError) -> None:
         assert batch.done is not None
         self._changes -= 1
-        self._writer.changes -= 1
+        self._writer.changes -= len(batch.records)
         if isinstance(outcome, ClaimedError):
             batch.done(SessionBusyError(outcome.owner))
         elif isinstance(outcome, StorageError):
             batch.done(outcome)
         else:
             # Somebody else may have appended before it, if no run is under way.
-            if self._view is not None and self._view.position == outcome.position - 1:
+            if self._view is not None and self._view.position == outcome.position - len(batch.records):
                 self._view.take_in(batch.records, outcome.position)
             elif self._current is None:
                 self._view = None
@@ -319,6 +328,7 @@ class SessionActor(RunKeeper):
         Terminated: RunKeeper._agent_gone,
         SetState: _change,
         EndDelivered: _change,
+        EndLeft: _change,
         Passivate: _passivate,
         Forget: _forget,
         HoldOver: _hold_over,

@@ -1,19 +1,16 @@
 """`Sessions`: an app's sessions in one log: making, finding, reading, changing and deleting them."""
 
 import builtins
-import threading
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar
 
 from intermission.content import plain_copy
-from intermission.errors import SessionBusyError, SessionClosedError, SessionExistsError, SessionNotFoundError
+from intermission.errors import SessionBusyError, SessionExistsError, SessionNotFoundError
 from intermission.events import Event
-from intermission.kernel.dispatcher import blocking_here
 from intermission.kernel.loop_warnings import warn_of_blocking
-from intermission.kernel.ref import ActorRef
 from intermission.keys import SessionKey
 from intermission.runs.current import place_of, waiter
 from intermission.runs.waiting import in_worker
@@ -22,6 +19,7 @@ from intermission.sessions.host import Host
 from intermission.sessions.messages import Delete, SetState
 from intermission.sessions.reading import stored_events
 from intermission.sessions.records import SESSIONS, session_created, session_entry
+from intermission.sessions.reply import Reply
 from intermission.sessions.run_records import RunRecord, runs_in_log
 from intermission.sessions.shared_state import shared_records
 from intermission.sessions.view import SessionView
@@ -31,7 +29,6 @@ from intermission_storage import ClaimedError, ConflictError, IndexEntry
 __all__ = ["SessionEntry", "SessionInfo", "Sessions"]
 
 _PAGE = 500
-_LOOK = 0.25  # seconds between two looks whether the actor that is to answer still lives
 _MAX_ATTEMPTS = 100  # at a session that others append to all the time
 
 T = TypeVar("T")
@@ -223,7 +220,7 @@ class Sessions:
                 position = self._log.head(key.stream).position
             if not position:
                 raise SessionNotFoundError(self._app, user_id, session_id)
-            answer: _Answer[None] = _Answer()
+            answer: Reply[None] = Reply()
             try:
                 answer.of(self._directory.ask(key, SetState(given, answer.give, position)))
             except ConflictError:
@@ -279,7 +276,7 @@ class Sessions:
         return await self._work(lambda: self.exists(user_id=user_id, session_id=session_id))
 
     def _delete(self, key: SessionKey, take_over: bool) -> bool:
-        answer: _Answer[bool] = _Answer()
+        answer: Reply[bool] = Reply()
         return answer.of(self._directory.ask(key, Delete(take_over, answer.give)))
 
     def _waiting(self, key: SessionKey) -> AbstractContextManager[None]:
@@ -313,34 +310,6 @@ class Sessions:
 
     async def _work(self, function: Callable[[], T]) -> T:
         return await in_worker(self._host.services, function)
-
-
-class _Answer(Generic[T]):
-    """What a session's actor makes of a message; it may stop before it comes to it."""
-
-    def __init__(self) -> None:
-        self._given = threading.Event()
-        self._outcome: T | BaseException | None = None
-
-    def give(self, outcome: T | BaseException) -> None:
-        self._outcome = outcome
-        self._given.set()
-
-    def of(self, ref: ActorRef[Any]) -> T:
-        with blocking_here():
-            return self._of(ref)
-
-    def _of(self, ref: ActorRef[Any]) -> T:
-        while not self._given.wait(_LOOK):
-            # Whoever stops has answered before, so that looking again is enough.
-            if not ref.is_alive() and not self._given.is_set():
-                raise SessionClosedError(
-                    "the session stopped, as when its runner is closed, before it could answer: whether the "
-                    "change was stored, a look at the session tells"
-                )
-        if isinstance(self._outcome, BaseException):
-            raise self._outcome
-        return cast(T, self._outcome)
 
 
 def _storable(delta: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from intermission.runs.environment import Environment
 from intermission.runs.event_hooks import EventGate
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.messages import Item
-from intermission.runs.result import RunStatus, Verdict
+from intermission.runs.result import COUNTED, RunStatus, Verdict
 from intermission.sessions.pauses import Pauses
 from intermission.sessions.records import pending_entry
 from intermission_storage import Appended, IndexEntry, Kind, Record, StorageError
@@ -24,6 +24,7 @@ __all__ = ["CurrentRun", "Phase"]
 
 _leaving = threading.Lock()  # one for all: it is held for two assignments
 
+_NO_TOKENS = Usage()
 _CALL_STARTED, _CALL_FINISHED = Kind.CALL_STARTED, Kind.CALL_FINISHED  # to look a member up is slow
 
 
@@ -51,7 +52,7 @@ class CurrentRun:
         token: Its claim.
         agent: Its actor.
         text: The text of its last final event.
-        usage: The tokens of its events.
+        usage: The tokens of its events, those from before it was gone on with included.
         open_calls: Ids of the calls that have begun and not ended.
         attempts: How often its beginning was refused because somebody else had been there before.
         outcome: What the log has said of its beginning; `None` while it is with the log.
@@ -136,5 +137,13 @@ class CurrentRun:
             elif record.kind == _CALL_FINISHED:
                 self.open_calls.pop(record.data["callId"], None)
         for event in events:
-            if event.is_final and event.text:
+            if event.is_final and event.author != "user" and event.text:
                 self.text = event.text
+
+    def go_on_from(self, events: Iterable[Event], invocation_id: str, status: str | None) -> None:
+        """Keep what a run has said and used that is gone on with. It ended so before, or its process died."""
+        self.usage = Usage(complete=status in COUNTED)
+        before = [event for event in events if event.invocation_id == invocation_id]
+        self.take_in((), before)
+        for event in before:
+            self.usage += event.usage or _NO_TOKENS

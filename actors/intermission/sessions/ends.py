@@ -9,7 +9,7 @@ from intermission.errors import SessionClosedError
 from intermission.keys import SessionKey
 from intermission.pending import PendingCall, oldest_first
 from intermission.runs.lifecycle import Lifecycle
-from intermission.runs.result import RunResult, RunStatus, Verdict
+from intermission.runs.result import COUNTED, RunResult, RunStatus, Verdict
 from intermission.sessions.batch import Batch
 from intermission.sessions.current import CurrentRun, Phase
 from intermission.sessions.host import Host
@@ -27,7 +27,7 @@ def result_of(
 ) -> RunResult:
     """Return the result of a run that has records; without a number its end is not among them."""
     usage = current.usage
-    if verdict.status is not RunStatus.COMPLETED:
+    if verdict.status not in COUNTED:
         usage = replace(usage, complete=False)  # a call that failed or was left has cost tokens too
     invocation_id = current.run.invocation_id or ""
     return RunResult(

@@ -19,6 +19,7 @@ from intermission.runs.states import RunState
 from intermission.runs.stream import ReadBack
 from intermission.sessions.directory import Directory
 from intermission.sessions.host import Host
+from intermission.sessions.messages import EndLeft
 from intermission.sessions.reading import events_after
 from intermission.sessions.records import (
     OPEN_RUNS,
@@ -28,6 +29,7 @@ from intermission.sessions.records import (
     open_run,
     run_ended,
 )
+from intermission.sessions.reply import Reply
 from intermission.sessions.run_records import RunRecord, result_in_log, runs_in_log, unreadable_run
 from intermission_storage import (
     Claim,
@@ -100,7 +102,7 @@ class Viewers:
     def cancel_elsewhere(
         self, key: SessionKey, invocation_id: str | None, reason: str, *, take_over: bool
     ) -> CancelReceipt:
-        """End a run that is not under way here, in the log.
+        """End a run that is not under way here, in the log, beside the one that is, if there is any.
 
         It is paused, or its process is dead, or has released it, or is to be taken over. Without an id it is
         the newest that has no end, or else the newest. What the session's records say is not needed for that:
@@ -120,33 +122,70 @@ class Viewers:
             if run is None:
                 return CancelReceipt(CancelOutcome.NOTHING_RUNNING)
             claim = head.claim
-            if claim is not None and claim.alive and not take_over:
+            beside = self._is_beside(key, run.invocation_id, claim)
+            if claim is not None and claim.alive and not (take_over or beside):
                 raise SessionBusyError(claim.owner)
             verdict = Verdict(RunStatus.CANCELLED, CancelSource.ADMIN, reason)
             now = self._host.services.clock.time()
-            token = None if claim is None else claim.token
-            entries = self._host.notices.entries(key, run.invocation_id, token)
+            reply = Reply[None]()
+            end = EndLeft(
+                run.invocation_id,
+                records=[
+                    cancel_requested(run.invocation_id, verdict, now),
+                    run_ended(run.invocation_id, verdict, now, open_calls=run.open_calls),
+                ],
+                put=self._host.notices.entries(
+                    key, run.invocation_id, None if claim is None else claim.token
+                ),
+                drop=[
+                    open_run(key, run.invocation_id),
+                    *(entry for entry in waiting if entry.key[3] == run.invocation_id),
+                ],
+                done=reply.give,
+                position=head.position,
+            )
             try:
-                appended = log.append(
-                    key.stream,
-                    [
-                        cancel_requested(run.invocation_id, verdict, now),
-                        run_ended(run.invocation_id, verdict, now, open_calls=run.open_calls),
-                    ],
-                    expected=head.position,
-                    claim=True,
-                    take_over=take_over,
-                    release=True,
-                    put=entries,
-                    drop=[
-                        open_run(key, run.invocation_id),
-                        *(entry for entry in waiting if entry.key[3] == run.invocation_id),
-                    ],
-                )
+                if beside:
+                    reply.of(self._directory.ask(key, end))
+                    position = head.position + len(end.records)  # at least
+                else:
+                    position = self._end(key, end, take_over=take_over)
+            except SessionBusyError:
+                if not take_over:
+                    raise
+                continue  # the one beside has ended, and another process has the session
             except (ClaimedError, ConflictError):
                 continue  # somebody has appended meanwhile, perhaps the end, or goes on with it
-            self._host.notices.ended_in_log(entries)
-            return CancelReceipt(CancelOutcome.ACCEPTED, durable=True, last_seq=appended.position)
+            self._host.notices.ended_in_log(end.put)
+            return CancelReceipt(CancelOutcome.ACCEPTED, durable=True, last_seq=position)
+
+    def _is_beside(self, key: SessionKey, invocation_id: str, claim: Claim | None) -> bool:
+        """Return whether another run of the session is under way here.
+
+        Raises:
+            SessionBusyError: It is that very run, since a moment.
+        """
+        here = self._directory.runs(key.user_id, key.session_id)
+        under_way = {one.invocation_id for one in here if one.result is None}
+        if claim is None or claim.owner != self._host.log.owner:
+            return False
+        if invocation_id in under_way:
+            raise SessionBusyError(claim.owner)
+        return bool(under_way)
+
+    def _end(self, key: SessionKey, end: EndLeft, *, take_over: bool) -> int:
+        """Store the end of a run in a session that nobody has, and return its number."""
+        appended = self._host.log.append(
+            key.stream,
+            end.records,
+            expected=end.position,
+            claim=True,
+            take_over=take_over,
+            release=True,
+            put=end.put,
+            drop=end.drop,
+        )
+        return appended.position
 
     def _to_end(self, key: SessionKey, entries: Sequence[IndexEntry]) -> RunRecord | None:
         """Return the run to end, of those with these entries: the newest, those without an end first."""

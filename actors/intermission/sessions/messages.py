@@ -1,6 +1,6 @@
 """What the directory, the log and workers say to a session's actor; what strands say is `runs.messages`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,12 +9,13 @@ from intermission.runs.lifecycle import Lifecycle
 from intermission.sessions.batch import Batch
 from intermission.sessions.current import CurrentRun
 from intermission.sessions.view import SessionView
-from intermission_storage import Appended, IndexEntry, StorageError
+from intermission_storage import Appended, IndexEntry, Record, StorageError
 
 __all__ = [
     "Delete",
     "Deleted",
     "EndDelivered",
+    "EndLeft",
     "Forget",
     "HoldOver",
     "Loaded",
@@ -85,6 +86,21 @@ class EndDelivered:
 
     invocation_id: str
     entry: IndexEntry
+    done: Callable[[BaseException | None], None]
+    position: int
+
+
+@dataclass(slots=True)
+class EndLeft:
+    """Store the end of a run that is not under way, and change indexes; call `done` as for `SetState`.
+
+    If it is under way by now, that is a `ConflictError`, too.
+    """
+
+    invocation_id: str
+    records: Sequence[Record]
+    put: Sequence[IndexEntry]
+    drop: Sequence[IndexEntry]
     done: Callable[[BaseException | None], None]
     position: int
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from intermission.agents.app import App
 from intermission.agents.confirmations import asked_call
+from intermission.agents.llm import LlmAgent
 from intermission.agents.tree import missing
 from intermission.content import Content, FunctionResponse, Part
 from intermission.errors import (
@@ -63,6 +64,7 @@ def plan_of(
             invocation that has its own, or changes for one that is over.
         NothingToResumeError: The session knows no such invocation, or not its message.
         AgentTreeChangedError: What it would be gone on with is not in the app any more.
+        NotResumableError: The app was not resumable when it began, and has several agents.
     """
     if asked.max_attempts is not None:
         left_behind = _plan_to_recover(view, app, asked, asked.max_attempts)
@@ -222,14 +224,14 @@ def _plan_to_recover(view: SessionView, app: App, asked: Resumption, max_attempt
     invocation_id = asked.invocation_id
     assert invocation_id is not None
     begun = view.unfinished.get(invocation_id)
-    if begun is None or begun.get("status") not in {None, RunStatus.INTERRUPTED}:
-        return Nothing(invocation_id, RunStatus.ELSEWHERE, ())
-    if view.newest != invocation_id:
+    if begun is None or invocation_id not in view.left:
         return Nothing(invocation_id, RunStatus.ELSEWHERE, ())
     attempt = begun.get("attempt", 0) + ("status" not in begun)
     error: Exception | None = None
     if not app.resumability_config.is_resumable:
         error = NotResumableError(app.name)
+    elif not _is_place_known(begun, app):
+        error = NotResumableError(app.name, invocation_id)
     elif attempt > max_attempts:
         error = RecoveryLimitError(invocation_id, max_attempts)
     elif not _has_message(view.events, invocation_id):
@@ -239,7 +241,14 @@ def _plan_to_recover(view: SessionView, app: App, asked: Resumption, max_attempt
     return Plan(invocation_id, begun.get("agent"), attempt=attempt, take_over=asked.take_over, error=error)
 
 
+def _is_place_known(begun: Mapping[str, Any], app: App) -> bool:
+    """Return whether the log tells where the run was; of an LLM agent alone its events do."""
+    return "tree" in begun or (isinstance(app.root_agent, LlmAgent) and not app.root_agent.sub_agents)
+
+
 def _check_tree(begun: Mapping[str, Any], app: App) -> None:
+    if not _is_place_known(begun, app):
+        raise NotResumableError(app.name, begun["invocationId"])
     changed = missing(begun["tree"], app.root_agent) if "tree" in begun else []
     if changed:
         raise AgentTreeChangedError(begun["invocationId"], changed)

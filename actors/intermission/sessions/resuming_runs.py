@@ -107,10 +107,11 @@ class Resuming(Administration):
     ) -> list[Run]:
         """Return cold runs that go on with what dead processes and closed runners have left, oldest first.
 
-        They are those without an end, and those that were released, unless their session has had another run
-        since. Cancelled, failed, expired and paused ones are never among them. One that another process takes
-        first has no events and ends `elsewhere`. One whose process has died in it `max_attempts` times ends
-        `failed`, with `RecoveryLimitError`. In an app that is not resumable they all end `failed`.
+        They are those without an end, and those that were released, unless a new one has begun in their
+        session since. Cancelled, failed, expired and paused ones are never among them. One that another
+        process takes first has no events and ends `elsewhere`. One whose process has died in it
+        `max_attempts` times ends `failed`, with `RecoveryLimitError`. In an app that is not resumable they
+        all end `failed`.
 
         Args:
             user_id: Only this user's.

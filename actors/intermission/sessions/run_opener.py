@@ -131,7 +131,9 @@ class RunOpener(Actor):
         if plan.error is not None:
             run.decide(Verdict(RunStatus.FAILED, error=plan.error))
         # What was cancelled was taken out of the index, and comes back.
-        was_open = view.unfinished[plan.invocation_id].get("status") in OPEN
+        status = view.unfinished[plan.invocation_id].get("status")
+        was_open = status in OPEN
+        current.go_on_from(view.events, plan.invocation_id, status)
         pauses = pauses_in(view).only(lambda call: call.invocation_id == plan.invocation_id)
         current.pause_with(pauses, indexed=was_open)
         return True
@@ -275,6 +277,7 @@ class RunOpener(Actor):
             view.events,
             self._host.app.plugins,
             view.outcomes,
+            view.makings,
             root,
             resumable=self._host.app.resumability_config.is_resumable,
             pauses=self._pauses,

@@ -7,7 +7,7 @@ from typing import Any
 
 from intermission.events import Usage
 from intermission.keys import SessionKey
-from intermission.runs.result import CancelSource, RunResult, RunStatus
+from intermission.runs.result import COUNTED, CancelSource, RunResult, RunStatus
 from intermission.sessions.reading import events_of_run, pending_calls
 from intermission_storage import EventLog, Kind, Record
 
@@ -145,11 +145,13 @@ def _change(run: RunRecord, record: Record) -> dict[str, Any]:
         case Kind.CALL_FINISHED:
             return {"open_calls": tuple(call for call in run.open_calls if call != data["callId"])}
         case Kind.RUN_STARTED:  # again, if it is gone on with
-            return {"status": None, "ended": None, "reason": "", "source": None, "error": ""}
+            complete = run.usage.complete and (run.first_seq == record.seq or run.status is not None)
+            usage = replace(run.usage, complete=complete)
+            return {"status": None, "ended": None, "reason": "", "source": None, "error": "", "usage": usage}
         case Kind.RUN_ENDED:
             status = RunStatus(data["status"])
             error = data.get("error")
-            complete = run.usage.complete and status is RunStatus.COMPLETED
+            complete = run.usage.complete and status in COUNTED
             return {
                 "status": status,
                 "ended": data["timestamp"],

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from intermission.agents.outcomes import CallOutcome
+from intermission.agents.progress import Making
 from intermission.events import Event
 from intermission.state import Operation, apply_change, own_change
 from intermission_storage import EventLog, Kind, Record
@@ -21,11 +22,13 @@ class SessionView:
 
     Attributes:
         position: The number of the last record.
+        left: Of the unfinished runs those that have no end, or were released, and behind which no new one has
+            begun: `recover` goes on with them.
         identity: What tells the session from another one that was made anew under its name; `None` before
             its first record.
         events: Its events, oldest first.
         outcomes: What is known of the calls that began and that no event answers; see `AgentContext`.
-        newest: The run that was begun last.
+        makings: When those calls were made last, and what they have left, by their ids.
         unfinished: The last beginnings of the runs that have not completed, with `status` for those that
             have an end, by their ids.
         state: Its state, without what belongs to the app or the user.
@@ -37,7 +40,8 @@ class SessionView:
         "created",
         "events",
         "identity",
-        "newest",
+        "left",
+        "makings",
         "outcomes",
         "position",
         "state",
@@ -50,7 +54,8 @@ class SessionView:
         self.identity: Any = None
         self.events: list[Event] = []
         self.outcomes: dict[str, CallOutcome] = {}
-        self.newest: str | None = None
+        self.makings: dict[str, Making] = {}
+        self.left: set[str] = set()
         self.unfinished: dict[str, Mapping[str, Any]] = {}
         self.state: dict[str, Any] = {}
         self.created = 0.0
@@ -94,6 +99,7 @@ class SessionView:
                     for response in event.function_responses:
                         if event.author == "user" or self.outcomes.get(response.id) != "pending":
                             self.outcomes.pop(response.id, None)
+                            self._answered(response.id, by_user=event.author == "user")
                 actions = event.actions
                 if actions.state_delta or actions.state_operations:
                     apply_change(self.state, *own_change(actions.state_delta, actions.state_operations))
@@ -102,14 +108,22 @@ class SessionView:
                 apply_change(self.state, *own_change(data["delta"], operations))
             elif kind == _CALL_STARTED:
                 self.outcomes[data["callId"]] = "unknown"
+                self.makings[data["callId"]] = Making(seq)
             elif kind == _CALL_FINISHED:
                 given = data.get("response")
                 self.outcomes[data["callId"]] = data["outcome"] if given is None else given
+                made = self.makings.get(data["callId"])
+                if made is not None and (made.left is not None or "actions" in data):
+                    self.makings[data["callId"]] = Making(made.since, data.get("actions"))
             elif kind == _RUN_STARTED:
+                if data["invocationId"] not in self.unfinished:
+                    self.left.clear()
+                self.left.add(data["invocationId"])
                 self.unfinished[data["invocationId"]] = data
-                self.newest = data["invocationId"]
             elif kind == _RUN_ENDED:
                 begun = self.unfinished.pop(data["invocationId"], None)
+                if data["status"] != "interrupted":
+                    self.left.discard(data["invocationId"])
                 if begun is not None and data["status"] != "completed":
                     self.unfinished[data["invocationId"]] = {**begun, "status": data["status"]}
             elif kind == _SESSION_CREATED:
@@ -118,3 +132,8 @@ class SessionView:
                 apply_change(self.state, *own_change(data.get("state", {}), ()))
         self.events += events
         return events
+
+    def _answered(self, call_id: str, *, by_user: bool) -> None:
+        made = self.makings.get(call_id)
+        if made is not None and not (by_user and made.left is not None):
+            del self.makings[call_id]  # else its answer was there before what it has left was stored

@@ -1,6 +1,6 @@
 """`SessionWriter`: gives a session's batches to the log, and keeps the end that the log refused."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -63,7 +63,7 @@ class SessionWriter:
         self._stored = stored
         self.owed: Batch | None = None  # a run's end that the log has refused; it comes before the next run
         self.paying = False  # whether it is with the log
-        self.changes = 0  # records of no run that are with the log
+        self.changes = 0  # records of no run under way that are with the log
 
     def begin(self, current: CurrentRun, view: SessionView) -> None:
         """Claim the session with a run's first records; a new session is created with them.
@@ -84,8 +84,8 @@ class SessionWriter:
             records += [] if run.plan is None else run.plan.records(now)
             records.append(event_record(message))
         entries = [open_run(self._key, run.invocation_id, now)]
-        if view.unfinished:
-            entries += self._followed(view, run.invocation_id)
+        if view.left and run.plan is None:
+            entries += self._followed(view)
         waiting, answered = current.reindex(self._key, events)
         needs: list[IndexEntry] = []
         if view.position == 0:
@@ -107,13 +107,10 @@ class SessionWriter:
             needs=needs,
         )
 
-    def _followed(self, view: SessionView, invocation_id: str) -> list[IndexEntry]:
-        """The entry of the run before, if it was left, and is left alone now that another one begins."""
-        left = view.newest  # it has followed those before it
-        begun = None if left is None or left == invocation_id else view.unfinished.get(left)
-        if left is None or begun is None or begun.get("status") not in {None, RunStatus.INTERRUPTED}:
-            return []
-        return [open_run(self._key, left, begun["timestamp"], followed=True)]
+    def _followed(self, view: SessionView) -> Iterator[IndexEntry]:
+        """The entries of runs that were left, and are left alone now that a new one begins."""
+        for left in view.left:
+            yield open_run(self._key, left, view.unfinished[left]["timestamp"], followed=True)
 
     def _started(self, current: CurrentRun, invocation_id: str, view: SessionView, now: float) -> Record:
         app = self._host.app
@@ -182,17 +179,17 @@ class SessionWriter:
         batch = Batch(Purpose.END, records, current, events, token=current.token)
         self._submit_end(batch, current, verdict, before)
 
-    def change(self, record: Record, current: CurrentRun | None, batch: Batch, expected: int) -> None:
-        """Append a record of no run; with no run under way, to a session that ends at a number.
+    def change(self, batch: Batch, current: CurrentRun | None, expected: int) -> None:
+        """Append records of no run under way; with none under way, to a session that ends at a number.
 
         Raises:
-            Exception: It cannot be written; nothing was.
+            Exception: They cannot be written; nothing was.
         """
-        batch.records = [record]
         holder = current or self.owed
         batch.token = None if holder is None else holder.token
-        self._submit(batch, expected=expected if batch.token is None else None, drop=batch.drop)
-        self.changes += 1
+        known = expected if batch.token is None else None
+        self._submit(batch, expected=known, put=batch.put, drop=batch.drop)
+        self.changes += len(batch.records)
 
     def pay(self) -> None:
         """Try again to append the end that is owed.

@@ -54,12 +54,13 @@ class FunctionTool:
             function of the arguments, called like the tool, says so.
         on_resume: What becomes of a call that had begun, and of which no end is known, when its run is gone
             on with: `"rerun"`, `"ask"`, `"fail"`, or a function of the `FunctionCall` that looks up what came
-            of it, and returns the response, or `None` to make the call again.
+            of it, and returns the response, or `None` to make the call again. Where it raises an error, the
+            model is told that the outcome is unknown, as with `"fail"`.
 
     Raises:
         TypeError: There is no name, the function is an async generator, or it has a parameter that a model
             cannot give: `*args`, `**kwargs`, a positional-only one, or one whose type has no JSON schema; or
-            a child process would not find it; or `require_confirmation` is an async function.
+            a child process would not find it; or `require_confirmation` or `on_resume` is an async function.
         ValueError: The timeout is not above zero, or `isolation` or `on_resume` is none of those.
 
     Attributes:
@@ -104,6 +105,11 @@ class FunctionTool:
                 "async one. A tool that must wait for what it needs asks by tool_context.request_confirmation"
             )
         self.require_confirmation = require_confirmation
+        if callable(on_resume) and inspect.iscoroutinefunction(on_resume):
+            raise TypeError(
+                f"on_resume of tool {self.name!r} must be a plain function, which may block: nobody would "
+                "await an async one"
+            )
         self.on_resume = on_resume if callable(on_resume) else OnResume(on_resume)
         signature = Signature(func, self.name)
         self.is_async = signature.is_async
