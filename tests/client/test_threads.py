@@ -13,7 +13,7 @@ from callers import PATIENCE, Caller, Telling, behind, covered
 from children import PATIENCE as LONG
 from intermission import CancelScope, Runner
 from intermission.client import AgentClient, LlmClient
-from intermission.runs import waiting
+from intermission.kernel import loop_warnings
 from intermission.testing import Gate
 from intermission_storage import MemoryEventLog
 from tree import ROOT, environment, run
@@ -50,7 +50,7 @@ def test_a_program_that_closes_nothing_ends_though_a_turn_is_blocked() -> None:
 def test_a_blocking_call_on_a_thread_with_a_loop_works_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(waiting, "_warned", set[str]())
+    monkeypatch.setattr(loop_warnings, "_warned", set[str]())
 
     async def ask() -> list[str]:
         with LlmClient(Telling(str.upper)) as client, AgentClient(Telling(str.upper)) as agent:
