@@ -148,6 +148,7 @@ def test_a_call_that_a_tool_makes_with_a_client_ends_with_the_tools_run(
         server.wait_held()
         stream.cancel("enough")
         server.wait_aborted()
+        until(lambda: bool(came))
     assert isinstance(came[0].error, CancelledError)
     assert came[0].error.reason == "enough"
 

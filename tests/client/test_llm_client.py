@@ -190,15 +190,22 @@ def test_an_answer_that_meets_the_cancel_of_its_call_is_none() -> None:
 
 
 def test_a_cancel_in_a_back_off_ends_the_call_and_nothing_is_sent_again(
-    server: ModelServer, client: LlmClient
+    server: ModelServer, client: LlmClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.enqueue(error("rate_limit", retry_after=100))
+    sleeping, sleep = Gate(), CancelScope.sleep
+    sleeping.open()
+
+    def told(scope: CancelScope, seconds: float) -> None:
+        sleeping.wait()
+        sleep(scope, seconds)
+
+    monkeypatch.setattr(CancelScope, "sleep", told)
+    server.enqueue(error("rate_limit", retry_after=20))
     scope = CancelScope()
     caller = Caller(partial(covered, scope, lambda: client.complete("hello")))
-    server.wait_requests()
+    sleeping.arrived()
     scope.cancel("enough")
-    result = caller.result()
-    assert isinstance(result.error, CancelledError)
+    assert isinstance(caller.result().error, CancelledError)
     assert len(server.requests) == 1
 
 

@@ -108,6 +108,7 @@ def test_a_stream_that_is_refused_is_a_failed_result_and_its_listener_hears_noth
         held = Caller(partial(covered, scope, lambda: client.stream("t", "hello", ears)))
         commit.arrived()
         scope.cancel("no time")
+        until(lambda: client.session("t").get().active()[0].state == "ending")
         commit.open()
         assert isinstance(held.result().error, CancelledError)
         assert client.session("t").get().active() == []
