@@ -136,3 +136,28 @@ def test_a_call_with_leave_that_others_have_to_end_is_begun_once() -> None:
         assert runner.resume(**KEY, answers=[first.reply({"ok": 1})]).result().status is RunStatus.PAUSED
         assert runner.resume(**KEY, answers=[second.reply({"ok": 1})]).result().status is RunStatus.COMPLETED
     assert [number for number, _ in bank.paid] == [1, 2]
+
+
+def test_a_run_that_is_gone_on_with_makes_no_call_that_another_run_of_its_session_has_leave_for() -> None:
+    bank = Bank()
+    bank.pause()
+    # The other one is left before its agent has said anything, and with it any checkpoint.
+    log = FaultyLog(MemoryEventLog(share=bank.log))
+    runner = Runner(bank.app(), log=log)
+    log.stop_at(lambda _, records: any(one.data.get("author") == "clerk" for one in records), stored=False)
+    other = runner.run(**KEY, message="What time is it?").start().invocation_id
+    log.wait_until_stopped()
+    log.close()
+    with suppress(Exception):
+        runner.close(grace=0)
+    # Now the session's last word is the leave, and nothing that it is for has begun.
+    bank.approve_and_die(lambda _, records: begins_a_call(records), stored=False)
+    with Runner(bank.app(), log=bank.log) as runner:
+        result = runner.resume(**KEY, invocation_id=other).result(PATIENCE)
+
+    assert (result.status, result.text, bank.paid) == (RunStatus.COMPLETED, "done", [])
+
+
+def begins_a_call(records: Sequence[Record]) -> bool:
+    """Whether a commit holds the beginning of a call."""
+    return any(record.kind == Kind.CALL_STARTED for record in records)
