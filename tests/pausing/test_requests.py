@@ -220,3 +220,19 @@ def test_a_cancel_closes_a_pause_beside_the_run_that_is_under_way(take_over: boo
         assert view == ["Pay.", "What time is it?", "late"]
     ids = (older.invocation_id, run.invocation_id)
     assert sorted(ends) == sorted([(ids[0], "paused"), (ids[0], "cancelled"), (ids[1], "completed")])
+
+
+def test_an_answer_sent_again_to_a_cancelled_run_is_an_empty_run_that_waits_for_nothing() -> None:
+    shop = Shop(calls(("measure", {}), ("pay", {"amount": 3})))
+    with shop.runner() as runner:
+        invocation, (first, _) = in_state(runner, "paused")
+        again = [first.reply({"cm": 1})]
+        assert runner.resume(**KEY, answers=again).result().status == "paused"
+        runner.cancel(**KEY, invocation_id=invocation)
+        before = records(shop.log)
+        result = runner.resume(**KEY, answers=again).result()
+        assert (result.status, result.pending) == ("completed", ())
+        with pytest.raises(AmbiguousResumeError, match="state_delta"):
+            runner.resume(**KEY, answers=again, state_delta={"size": 1}).start()
+        assert records(shop.log) == before
+        assert runner.resume(**KEY, invocation_id=invocation).result().status == "paused"

@@ -29,8 +29,9 @@ from intermission import (
     RunRecord,
     RunResult,
     RunStatus,
+    SequentialAgent,
 )
-from intermission.testing import Gate, ScriptedModel, calls, text
+from intermission.testing import Gate, ScriptedModel, calls, error, text
 from intermission_storage import MemoryEventLog
 from left import recovered
 from nursery import KILLED, Nursery
@@ -225,3 +226,16 @@ def test_a_custom_agent_finds_its_agent_state_and_none_of_its_locals(
         said = [event.text for event in result.events[1:] if event.content]
     assert said == [f"step {number}" for number in range(4)]
     assert agent.made == [2, 3]
+
+
+def test_a_message_behind_a_run_that_ended_at_a_tools_response_begins_with_the_root() -> None:
+    """Its agent must not be taken for one that is being answered."""
+    first = LlmAgent(
+        "first", ScriptedModel(calls(("send", {})), error("validation"), default="one"), tools=[send]
+    )
+    second = LlmAgent("second", ScriptedModel(default="two"))
+    root = SequentialAgent("both", sub_agents=[first, second])
+    with Runner(_resumable(root), log=MemoryEventLog()) as runner:
+        assert runner.run(**KEY, message="go").result(60).status is RunStatus.FAILED
+        assert runner.sessions.events(**KEY)[-1].function_responses
+        assert [event.text for event in runner.run(**KEY, message="again") if event.text] == ["one", "two"]

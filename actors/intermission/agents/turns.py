@@ -43,7 +43,9 @@ def begun_turn(context: AgentContext, agent: str) -> Turn:
     says may be done.
     """
     if context.saved is None:
-        return Turn(newly_confirmed(context.events, agent))
+        # What was said to another run is for that one to do.
+        spoken = context.events and context.events[-1].invocation_id == context.invocation_id
+        return Turn(newly_confirmed(context.events, agent) if spoken else ())
     mine = [event for event in context.events if _is_of(event, context, agent)]
     if not mine:
         return Turn()

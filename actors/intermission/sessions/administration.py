@@ -1,6 +1,6 @@
 """`Administration`: looking at, following and ending the runs of sessions, by the sessions' keys."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from intermission.kernel.loop_warnings import warn_of_blocking
@@ -52,9 +52,7 @@ class Administration:
             user_id: Only this user's.
             session_id: Only those of the sessions of this id.
         """
-        # One that has told its end is in the directory for a moment longer.
-        runs = (run for run in self._directory.runs(user_id, session_id) if run.result is None)
-        return [self._viewers.of_run(run) for run in runs]
+        return [self._viewers.of_run(run) for run in self._under_way(user_id, session_id)]
 
     def attach(self, *, user_id: str, session_id: str, after: int = 0) -> Run:
         """Return a viewer of a session: its stored events, then those of the run in flight, to its end.
@@ -187,7 +185,9 @@ class Administration:
         return metrics_of(self._host, self._directory)
 
     def _find(self, user_id: str, session_id: str, invocation_id: str | None) -> Lifecycle | None:
-        runs = self._directory.runs(user_id, session_id)
-        named = (run for run in runs if invocation_id in {None, run.invocation_id})
+        runs = self._under_way(user_id, session_id)
+        return next((run for run in runs if invocation_id in {None, run.invocation_id}), None)
+
+    def _under_way(self, user_id: str | None, session_id: str | None) -> Iterator[Lifecycle]:
         # One that has told its end is in the directory for a moment longer.
-        return next((run for run in named if run.result is None), None)
+        return (run for run in self._directory.runs(user_id, session_id) if run.result is None)

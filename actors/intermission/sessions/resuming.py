@@ -136,6 +136,8 @@ def _nothing_to_do(
         raise _no_message(invocation_id)
     if begun.get("status") in {None, RunStatus.INTERRUPTED} and not left:
         return None  # the answers were taken, and what they were given for was not done, or is being done
+    if asked.answers and begun.get("status") not in OPEN:
+        return RunStatus.COMPLETED  # what has ended the run has closed its calls, too
     if asked.answers or (begun.get("status") == RunStatus.PAUSED and left):
         return RunStatus.PAUSED if left else RunStatus.COMPLETED
     return None

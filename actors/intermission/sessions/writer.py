@@ -118,7 +118,7 @@ class SessionWriter:
             return run_started(invocation_id, now)
         plan, root = current.run.plan, app.root_agent
         if plan is None and root.sub_agents:
-            agent = route(root, view.events)
+            agent = route(root, view.events, current.run.message)
             current.agent_name = None if agent is root else agent.name
         elif plan is not None:
             current.agent_name = plan.agent
