@@ -110,6 +110,8 @@ class Runner(Resuming):
         auto_create: bool = True,
         switch_interval: float | None = None,
     ) -> None:
+        if not isinstance(app, App):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
+            raise TypeError(f"Runner needs an App, as in Runner(App('shop', agent), …), not {app!r}")
         if log is None:
             raise TypeError(
                 "Runner needs a log: log='sessions.lmdb' keeps the sessions on disk, "
