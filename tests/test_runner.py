@@ -36,15 +36,6 @@ def test_leaving_the_log_out_is_an_error_that_offers_both_kinds() -> None:
         Runner(app_with(ScriptedModel()))
 
 
-def test_an_agent_in_the_place_of_an_app_is_an_error_that_shows_how_to_make_one(tmp_path: Path) -> None:
-    agent: Any = LlmAgent("agent", ScriptedModel())
-    with pytest.raises(
-        TypeError, match=r"needs an App, as in Runner\(App\('shop', agent\), …\), not LlmAgent"
-    ):
-        Runner(agent, log=tmp_path / "log")
-    assert not (tmp_path / "log").exists()
-
-
 def test_a_log_at_a_path_is_opened_and_closed_by_the_runner(tmp_path: Path) -> None:
     with Runner(app_with(ScriptedModel("Hello")), log=tmp_path / "log") as runner:
         runner.run(**KEY, message="hi").result()
