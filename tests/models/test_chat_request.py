@@ -245,3 +245,6 @@ def test_a_schema_with_words_that_the_service_cannot_enforce_is_not_enforced(fie
 
     assert strict({"anyOf": [{"$ref": "#/$defs/City"}, {"type": "null"}], "description": "Where."}) is True
     assert strict(field) is False
+
+    root = body(output_schema={"$defs": {"City": city}, "$ref": "#/$defs/City"})["response_format"]
+    assert root["json_schema"]["strict"] is False

@@ -75,7 +75,10 @@ def chat_request(model: str, request: ModelRequest, options: Mapping[str, Any]) 
 
 def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
     name = plain_name(str(schema.get("title") or "")) or "answer"
-    form = {"name": name, "schema": sendable(schema), "strict": _is_strict(schema)}
+    strict = schema.get("type") == "object" and _is_strict(
+        schema
+    )  # a model that holds itself begins with $ref
+    form = {"name": name, "schema": sendable(schema), "strict": strict}
     return {"type": "json_schema", "json_schema": form}
 
 
