@@ -231,8 +231,8 @@ def test_a_schema_is_enforced_to_the_letter_only_if_the_service_can(
     ids=lambda field: next(reversed(field)),
 )
 def test_a_schema_with_words_that_the_service_cannot_enforce_is_not_enforced(field: dict[str, Any]) -> None:
-    city = {"type": "object", "properties": {}, "additionalProperties": False}
-    closed = {
+    city: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+    closed: dict[str, Any] = {
         "type": "object",
         "required": ["default"],
         "additionalProperties": False,

@@ -5,6 +5,7 @@ import socket
 import socketserver
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -287,7 +288,7 @@ def test_the_deepest_arguments_that_are_taken_can_be_stored_and_sent_back(server
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "ollama"])
 def test_a_reason_that_is_half_a_character_can_be_stored(provider: str, server: ModelServer) -> None:
     half = json.loads(PROVIDERS[provider].whole)
-    ended = {
+    ended: dict[str, dict[str, Any]] = {
         "openai": {"choices": [{**half.get("choices", [{}])[0], "finish_reason": "\ud800"}]},
         "anthropic": {"stop_reason": "\ud800"},
         "gemini": {"candidates": [{**half.get("candidates", [{}])[0], "finishReason": "\ud800"}]},

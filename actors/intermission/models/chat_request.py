@@ -100,7 +100,11 @@ def _is_strict(schema: object) -> bool:
         required: list[str] = fields.get("required") or []
         if fields.get("additionalProperties") is not False or set(required) != set(named):
             return False
-    inner = [*named.values(), *(fields.get("$defs") or {}).values(), *(fields.get("anyOf") or ())]
+    inner: list[object] = [
+        *named.values(),
+        *(fields.get("$defs") or {}).values(),
+        *(fields.get("anyOf") or ()),
+    ]
     if "items" in fields:
         inner.append(fields["items"])
     return all(map(_is_strict, inner))

@@ -117,7 +117,7 @@ class Failures:
         self._secrets = secrets
         self._tokens: tuple[str, ...] = ()
         self._lock = threading.Lock()
-        self._spelled = self._tokens, _spellings_of(secrets)
+        self._spelled: tuple[tuple[str, ...], list[str]] = (self._tokens, _spellings_of(secrets))
 
     def hide_also(self, token: str) -> None:
         """Hide a secret, too, that was not known from the beginning. The newest few are remembered."""
