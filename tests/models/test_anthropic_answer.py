@@ -278,6 +278,16 @@ def test_pieces_that_do_not_fit_their_blocks_are_malformed(late: list[str]) -> N
         shown(*late)
 
 
+def test_a_kept_block_that_could_not_be_sent_again_is_malformed() -> None:
+    deep: Any = "x"
+    for _ in range(60):
+        deep = [deep]
+    with pytest.raises(ModelError, match="no message"):
+        streamed(
+            event("content_block_start", index=0, content_block={"type": "redacted_thinking", "data": deep})
+        )
+
+
 def test_a_kept_block_that_ends_in_the_middle_is_malformed() -> None:
     _, answer = fed(begun(0, "server_tool_use", name="web_search"), arguments(0, "{"))
 

@@ -112,7 +112,9 @@ def test_a_block_that_nobody_but_the_service_reads_goes_back_as_it_came() -> Non
     block = {"type": "redacted_thinking", "data": "Em\u00fc=", "scores": [0.5, float("inf")]}
     kept = Part(text="", thought=True, thought_signature=BLOCK_MARK + json.dumps(block).encode())
 
-    assert blocks(kept) == [{"type": "redacted_thinking", "data": "Em\u00fc=", "scores": [0.5, "Infinity"]}]
+    sent, _ = blocks(kept, Part(text="Yes."))
+
+    assert sent == {"type": "redacted_thinking", "data": "Em\u00fc=", "scores": [0.5, "Infinity"]}
 
 
 @pytest.mark.parametrize("signature", [None, b"\x12\x05of another", b"anthropic:other:"])
@@ -308,3 +310,14 @@ def test_what_the_service_would_refuse_of_a_schema_is_told_to_the_model(
     schema: dict[str, Any], sent: dict[str, Any]
 ) -> None:
     assert form(schema) == sent
+
+
+@pytest.mark.parametrize("mark", [THOUGHT_MARK + b"EqQB", BLOCK_MARK + b'{"type": "redacted_thinking"}'])
+@pytest.mark.parametrize("text", ["", "Hm."])
+def test_a_message_does_not_end_in_a_thought_since_the_service_refuses_that(mark: bytes, text: str) -> None:
+    thought = Part(text="", thought=True, thought_signature=mark)
+    said = Content("model", (Part(text=text), thought, Part(text="\n"), thought))
+    sent = body(HELLO, said, HELLO)
+
+    assert anthropic_history.problems(sent) == []
+    assert len(sent["messages"]) == (3 if text else 1)

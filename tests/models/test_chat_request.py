@@ -215,3 +215,36 @@ def test_a_schema_is_enforced_to_the_letter_only_if_the_service_can(
     change: dict[str, Any], strict: bool
 ) -> None:
     assert body(output_schema=PERSON | change)["response_format"]["json_schema"]["strict"] is strict
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"oneOf": [{"type": "string"}, {"type": "null"}]},
+        {"$ref": "#/$defs/City", "description": "Where."},
+        {"type": "string", "default": "x"},
+        {"type": "string", "format": "uri"},
+        {"type": "array", "prefixItems": [{"type": "string"}]},
+        {"anyOf": [{"type": "string", "minLength": 1}, {"type": "null"}]},
+        {"type": "array", "items": {"type": "object"}},
+    ],
+    ids=lambda field: next(reversed(field)),
+)
+def test_a_schema_with_words_that_the_service_cannot_enforce_is_not_enforced(field: dict[str, Any]) -> None:
+    city: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+    closed: dict[str, Any] = {
+        "type": "object",
+        "required": ["default"],
+        "additionalProperties": False,
+        "$defs": {"City": city},
+    }
+
+    def strict(schema: dict[str, Any]) -> Any:
+        sent = body(output_schema=closed | {"properties": {"default": schema}})
+        return sent["response_format"]["json_schema"]["strict"]
+
+    assert strict({"anyOf": [{"$ref": "#/$defs/City"}, {"type": "null"}], "description": "Where."}) is True
+    assert strict(field) is False
+
+    root = body(output_schema={"$defs": {"City": city}, "$ref": "#/$defs/City"})["response_format"]
+    assert root["json_schema"]["strict"] is False

@@ -271,3 +271,21 @@ def test_values_without_a_form_in_json_are_sent_as_text() -> None:
     sent = contents(USER, call, answered("a"))[1]["parts"][0]["functionCall"]
 
     assert sent["args"] == {"data": "AA==", "number": "NaN"}
+
+
+def test_a_schema_of_the_answer_stands_in_the_place_of_one_in_the_options_in_either_form() -> None:
+    asked = ModelRequest(contents=(USER,), output_schema={"type": "object"})
+    sent = gemini_request(OLD, asked, {"response_schema": {"type": "STRING"}})
+
+    assert sent["generationConfig"] == {
+        "responseMimeType": "application/json",
+        "responseJsonSchema": {"type": "object"},
+    }
+
+
+def test_vertex_ai_is_sent_no_ids_but_signatures() -> None:
+    asked = ModelRequest(contents=(USER, called(look("c1")), answered("c1")))
+    _, call, response = gemini_request(NEW, asked, {}, on_vertex=True)["contents"]
+
+    assert call["parts"] == [{"functionCall": {"name": "look", "args": {}}, "thoughtSignature": UNSIGNED}]
+    assert "id" not in response["parts"][0]["functionResponse"]

@@ -5,6 +5,7 @@ import socket
 import socketserver
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from intermission.models import ChatCompletions, ModelRequest
 from intermission.testing import Gate, ModelServer, wire
 from intermission.testing.loopback import LoopbackServer
 from intermission_storage import MemoryEventLog
+from providers import PROVIDERS
 
 KEY = "sk-very-secret-0123456789"
 STREAMED = ModelRequest(contents=(Content.user("hello"),), streaming=True)
@@ -278,3 +280,21 @@ def test_the_deepest_arguments_that_are_taken_can_be_stored_and_sent_back(server
 
     assert run(server, MemoryEventLog(), "one") == "after"
     assert server.requests[1]["messages"][1]["tool_calls"][0]["function"]["arguments"] == deep
+
+
+# A half of a character where no text of the model stands
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "ollama"])
+def test_a_reason_that_is_half_a_character_can_be_stored(provider: str, server: ModelServer) -> None:
+    half = json.loads(PROVIDERS[provider].whole)
+    ended: dict[str, dict[str, Any]] = {
+        "openai": {"choices": [{**half.get("choices", [{}])[0], "finish_reason": "\ud800"}]},
+        "anthropic": {"stop_reason": "\ud800"},
+        "gemini": {"candidates": [{**half.get("candidates", [{}])[0], "finishReason": "\ud800"}]},
+        "ollama": {"done": True, "done_reason": "\ud800"},
+    }
+    server.enqueue(wire(json.dumps({**half, **ended[provider]}).encode(), content_type="application/json"))
+    (said,) = PROVIDERS[provider].make(server).generate(WHOLE)
+
+    assert (said.text, said.finish_reason) == ("half", "\ufffd")

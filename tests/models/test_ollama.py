@@ -80,6 +80,13 @@ def test_calls_at_the_same_time_have_their_position_as_their_id(
     assert last.finish_reason == "tool_calls"
 
 
+def test_calls_that_a_server_gives_the_same_id_are_one_call_each() -> None:
+    given = [{"id": "x", "function": {"name": "add", "arguments": {"a": n}}} for n in (1, 2)]
+    said = answer(line({"content": "", "tool_calls": given}), line({}, **LAST))
+
+    assert said.content.function_calls == tuple(FunctionCall(str(n - 1), "add", {"a": n}) for n in (1, 2))
+
+
 def test_what_the_model_thinks_is_a_thought_and_no_text() -> None:
     said = answer(line({"content": "", "thinking": "Hm."}), line({"content": "Yes."}), line({}, **LAST))
 

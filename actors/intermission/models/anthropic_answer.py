@@ -13,6 +13,7 @@ from intermission.models.base import ModelResponse
 from intermission.models.chat_calls import ChatCalls
 from intermission.models.failures import Failures
 from intermission.models.http_model import News
+from intermission.models.whole_text import whole_text
 
 __all__ = ["AnthropicAnswer"]
 
@@ -155,7 +156,7 @@ class AnthropicAnswer:
     def _end_message(self, fields: Mapping[str, Any], usage: object) -> None:
         reason: object = fields.get("stop_reason")
         if isinstance(reason, str) and reason:
-            self._finish_reason = _REASONS.get(reason, reason)
+            self._finish_reason = _REASONS.get(reason, whole_text(reason))
         self._count(usage, is_last=True)
 
     def _count(self, usage: object, *, is_last: bool) -> None:

@@ -9,6 +9,7 @@ from intermission.content import FunctionCall, Part
 from intermission.models.answer_fields import Said
 from intermission.models.anthropic_request import BLOCK_MARK, THOUGHT_MARK
 from intermission.models.chat_calls import ChatCalls
+from intermission.models.plain_values import storable
 from intermission.models.whole_text import whole_text
 
 __all__ = ["Block", "CallBlock", "block_of", "text_of"]
@@ -175,6 +176,7 @@ class _KeptBlock:
         self._input.clear()
         if text:
             self._fields["input"] = json.loads(text)
+        storable(self._fields)  # or it could never be sent again, and no request of the session would be
         return ()
 
     def whole(self, calls: Sequence[FunctionCall]) -> tuple[Part, ...]:

@@ -22,6 +22,7 @@ RESERVED_FIELDS = frozenset({"messages", "model", "stream", "system", "tools"})
 THOUGHT_MARK = b"anthropic:thinking:"
 BLOCK_MARK = b"anthropic:block:"
 
+_THOUGHTS = frozenset({"thinking", "redacted_thinking"})  # the service refuses a message that ends in one
 _MAX_TOKENS = 8192  # of an answer; the service demands a limit, and every model that it still has takes this
 
 
@@ -91,7 +92,10 @@ def _messages(contents: tuple[Content, ...]) -> list[dict[str, Any]]:
 
 def _said(content: Content) -> tuple[str, list[dict[str, Any]]]:
     if content.role == "model":
-        return "assistant", [block for part in content.parts for block in _assistants(part)]
+        said = [block for part in content.parts for block in _assistants(part)]
+        while said and said[-1]["type"] in _THOUGHTS:  # an answer of thoughts alone, or with no text behind
+            del said[-1]
+        return "assistant", said
     return "user", [block for part in content.parts for block in _users(part)]
 
 

@@ -10,6 +10,7 @@ from intermission.models.base import ModelResponse
 from intermission.models.chat_calls import ChatCalls
 from intermission.models.failures import Failures
 from intermission.models.http_model import News
+from intermission.models.whole_text import whole_text
 
 __all__ = ["ChatAnswer"]
 
@@ -104,7 +105,7 @@ class ChatAnswer:
         self._usage = _usage(choice.get("usage")) or self._usage  # where Moonshot's stream has it
         reason: object = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
-            self._finish_reason = _REASONS.get(reason, reason)
+            self._finish_reason = _REASONS.get(reason, whole_text(reason))
         said = self._object(choice.get(self._field) or {}, source)
         deltas = self._list(said.get("tool_calls"), source)
         for delta in deltas:

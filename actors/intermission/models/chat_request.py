@@ -15,6 +15,36 @@ __all__ = ["RESERVED_FIELDS", "chat_request"]
 # The fields that the runtime fills; further options may not name them.
 RESERVED_FIELDS = frozenset({"messages", "model", "stream", "stream_options", "tools"})
 
+# The words of JSON schema that the service can enforce, and the formats.
+_STRICT_WORDS = frozenset(
+    {
+        "$defs",
+        "$ref",
+        "additionalProperties",
+        "anyOf",
+        "const",
+        "description",
+        "enum",
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "format",
+        "items",
+        "maxItems",
+        "maximum",
+        "minItems",
+        "minimum",
+        "multipleOf",
+        "pattern",
+        "properties",
+        "required",
+        "title",
+        "type",
+    }
+)
+_STRICT_FORMATS = frozenset(
+    {"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"}
+)
+
 
 def chat_request(model: str, request: ModelRequest, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the request's JSON body.
@@ -45,27 +75,39 @@ def chat_request(model: str, request: ModelRequest, options: Mapping[str, Any]) 
 
 def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
     name = plain_name(str(schema.get("title") or "")) or "answer"
-    form = {"name": name, "schema": sendable(schema), "strict": _is_strict(schema)}
+    strict = schema.get("type") == "object" and _is_strict(
+        schema
+    )  # a model that holds itself begins with $ref
+    form = {"name": name, "schema": sendable(schema), "strict": strict}
     return {"type": "json_schema", "json_schema": form}
 
 
 def _is_strict(schema: object) -> bool:
     """Return whether a schema is one that the service can enforce to the letter.
 
-    Each of its objects then requires all that it allows. To ask for it with another would be an error.
+    Each of its objects then requires all that it allows, and it is written in a part of JSON schema. To ask
+    for it with another would be an error.
     """
-    if isinstance(schema, list):
-        return all(map(_is_strict, cast("list[object]", schema)))
     if not isinstance(schema, Mapping):
-        return True
-    fields = cast("Mapping[str, object]", schema)
+        return False
+    fields = cast("Mapping[str, Any]", schema)
+    if not fields.keys() <= _STRICT_WORDS or fields.get("format", "date") not in _STRICT_FORMATS:
+        return False
+    if "$ref" in fields and not fields.keys() <= {"$ref", "$defs"}:  # as pydantic describes a nested model
+        return False
+    named: Mapping[str, object] = fields.get("properties") or {}
     if "properties" in fields or fields.get("type") == "object":
-        properties = cast("Mapping[str, object]", fields.get("properties") or {})
-        required = cast("list[str]", fields.get("required") or [])
-        if fields.get("additionalProperties") is not False or set(required) != set(properties):
+        required: list[str] = fields.get("required") or []
+        if fields.get("additionalProperties") is not False or set(required) != set(named):
             return False
-        return all(map(_is_strict, properties.values())) and _is_strict(fields.get("$defs"))
-    return all(map(_is_strict, fields.values()))
+    inner: list[object] = [
+        *named.values(),
+        *(fields.get("$defs") or {}).values(),
+        *(fields.get("anyOf") or ()),
+    ]
+    if "items" in fields:
+        inner.append(fields["items"])
+    return all(map(_is_strict, inner))
 
 
 def _messages(request: ModelRequest) -> Iterator[dict[str, Any]]:

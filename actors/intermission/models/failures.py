@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 _EXCERPT_LENGTH = 500  # characters
 _SHORTEST_SECRET = 8  # characters
-_MOST_TOKENS = 8  # of those that came later, the newest; one lives for an hour, and a call for minutes
+_MOST_TOKENS = 512  # of those that came later, the newest; each call at the same time may have its own
 
 _AWAITED = {
     "connect_timeout": "no connection",
@@ -117,15 +117,25 @@ class Failures:
         self._secrets = secrets
         self._tokens: tuple[str, ...] = ()
         self._lock = threading.Lock()
-        self._spellings = _spellings_of(secrets)
+        self._spelled: tuple[tuple[str, ...], list[str]] = (self._tokens, _spellings_of(secrets))
 
     def hide_also(self, token: str) -> None:
         """Hide a secret, too, that was not known from the beginning. The newest few are remembered."""
         if token in self._tokens:
             return
         with self._lock:
-            self._tokens = (*self._tokens, token)[-_MOST_TOKENS:]
-            self._spellings = _spellings_of((*self._secrets, *self._tokens))
+            if token not in self._tokens:
+                self._tokens = (*self._tokens, token)[-_MOST_TOKENS:]
+
+    @property
+    def _spellings(self) -> list[str]:
+        """What is to be hidden; spelled out when a message needs it, which no call that succeeds does."""
+        tokens, spellings = self._spelled
+        if tokens is not self._tokens:
+            tokens = self._tokens
+            spellings = _spellings_of((*self._secrets, *tokens))
+            self._spelled = tokens, spellings
+        return spellings
 
     def failed(
         self,
@@ -251,7 +261,8 @@ class Failures:
 
     def _shows_secret(self, error: BaseException | None) -> bool:
         texts = (text for link in _chain(error) for text in (str(link), repr(link), repr(vars(link))))
-        return any(spelling in text for text in texts for spelling in self._spellings)
+        spellings = self._spellings
+        return any(spelling in text for text in texts for spelling in spellings)
 
 
 class _Details(NamedTuple):

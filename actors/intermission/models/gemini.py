@@ -123,7 +123,7 @@ class Gemini(HttpModel):
         return f"{self._model_path}:{'streamGenerateContent?alt=sse' if streaming else 'generateContent'}"
 
     def _payload(self, request: ModelRequest) -> Mapping[str, Any]:
-        return gemini_request(self._name, request, self._options)
+        return gemini_request(self._name, request, self._options, on_vertex=self._vertex is not None)
 
     def _answer(self, *, streaming: bool) -> GeminiAnswer:
         return GeminiAnswer(self._failures)

@@ -34,7 +34,9 @@ _FOREIGN = b"anthropic:"  # what a signature of Anthropic's begins with
 _NO_SIGNATURE = base64.b64encode(b"skip_thought_signature_validator").decode()
 
 
-def gemini_request(model: str, request: ModelRequest, options: Mapping[str, Any]) -> dict[str, Any]:
+def gemini_request(
+    model: str, request: ModelRequest, options: Mapping[str, Any], *, on_vertex: bool = False
+) -> dict[str, Any]:
     """Return the request's JSON body.
 
     Thoughts are not sent, unless the service has signed them to have them back. What the service has signed
@@ -46,6 +48,7 @@ def gemini_request(model: str, request: ModelRequest, options: Mapping[str, Any]
         request: What is asked.
         options: Further fields, of the request or of its `generationConfig`, in either spelling; those of the
             request's `generate_config` come first.
+        on_vertex: Whether Vertex AI is asked, which knows no ids whatever the model.
 
     Raises:
         ModelError: The configuration holds a field that the runtime fills.
@@ -56,10 +59,11 @@ def gemini_request(model: str, request: ModelRequest, options: Mapping[str, Any]
         fields |= _flat(configured(request, RESERVED_FIELDS | _FORM_FIELDS if has_form else RESERVED_FIELDS))
     config = {name: value for name, value in fields.items() if name not in _REQUEST_FIELDS}
     if has_form:
+        config.pop("responseSchema", None)  # of the model's options; the service takes one form only
         schema = sendable(request.output_schema)
         config |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
     is_strict = _is_strict(model)
-    said = (_message(content, with_ids=is_strict) for content in request.contents)
+    said = (_message(content, with_ids=is_strict and not on_vertex) for content in request.contents)
     contents = [_content(role, pieces) for role, pieces in turns(said)]
     if is_strict:
         _sign(contents)

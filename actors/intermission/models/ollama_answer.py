@@ -10,6 +10,7 @@ from intermission.models.base import ModelResponse
 from intermission.models.chat_calls import ChatCalls
 from intermission.models.failures import Failures
 from intermission.models.http_model import News
+from intermission.models.whole_text import whole_text
 
 __all__ = ["OllamaAnswer"]
 
@@ -64,7 +65,7 @@ class OllamaAnswer:
         if fields.get("done") is True:
             self._done = True
             reason: object = fields.get("done_reason")
-            self._reason = reason if isinstance(reason, str) and reason else None
+            self._reason = whole_text(reason) if isinstance(reason, str) and reason else None
             self._usage = _usage(fields)
         if fields.get("message") is None:
             return News()
@@ -107,8 +108,8 @@ class OllamaAnswer:
         return News(parts, bool(text or thought or calls))
 
     def _whole_call(self, call: object) -> dict[str, Any]:
-        """Return a call without its index: each is whole, and some servers give all the same."""
-        return {name: value for name, value in self._object(call).items() if name != "index"}
+        """Return a call without its index and its id: each is whole, and some servers give all the same."""
+        return {name: value for name, value in self._object(call).items() if name not in {"id", "index"}}
 
     def _text(self, value: object) -> str:
         if value is not None and not isinstance(value, str):

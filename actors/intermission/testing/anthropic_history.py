@@ -99,6 +99,8 @@ def _of_message(role: str, before: str | None, blocks: Sequence[Mapping[str, Any
         yield f"the {role} speaks twice in a row"
     if not blocks:
         yield f"the {role} says nothing"
+    elif role == "assistant" and blocks[-1].get("type") in ("thinking", "redacted_thinking"):
+        yield "the last block of the assistant is a thought"
     for index, block in enumerate(blocks):
         kind = str(block.get("type"))
         if kind not in _ROLES_OF:
