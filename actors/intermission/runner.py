@@ -46,6 +46,7 @@ from intermission.sessions.settings import (
     check_config,
     check_count,
     check_delta,
+    check_log,
     check_loop,
     check_seconds,
 )
@@ -115,6 +116,7 @@ class Runner(Resuming):
                 "Runner needs a log: log='sessions.lmdb' keeps the sessions on disk, "
                 "log=MemoryEventLog() (from intermission_storage) only as long as the process lives"
             )
+        check_log(log)
         check_config(config)
         check_loop(loop)
         check_count("workers", workers, 1)

@@ -1,12 +1,13 @@
 """What a `Runner` is given, checked when it is made."""
 
 import asyncio
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from intermission.config import RunConfig
 
-__all__ = ["check_config", "check_count", "check_delta", "check_loop", "check_seconds"]
+__all__ = ["check_config", "check_count", "check_delta", "check_log", "check_loop", "check_seconds"]
 
 
 def check_count(name: str, given: object, least: int) -> None:
@@ -41,6 +42,16 @@ def check_config(given: object) -> None:
     """
     if given is not None and not isinstance(given, RunConfig):
         raise TypeError(f"config must be a RunConfig, not {type(given).__name__}")
+
+
+def check_log(given: object) -> None:
+    """Refuse what is neither a path nor an event log.
+
+    Raises:
+        TypeError: See there.
+    """
+    if not isinstance(given, str | os.PathLike) and not callable(getattr(given, "submit", None)):
+        raise TypeError(f"log must be a path or an EventLog, not {type(given).__name__}")
 
 
 def check_loop(given: object) -> None:
