@@ -78,14 +78,19 @@ class Ledger:
             entry = self.runs[invocation]
             if record.kind == Kind.RUN_ENDED:
                 entry.status = RunStatus(record.data["status"])
-                self.current = None
+                self._over(invocation)
                 if entry.status is not RunStatus.INTERRUPTED:
                     self.left.pop(invocation, None)
             elif record.kind == Kind.CANCEL_REQUESTED:
-                self.current = None  # it may be of a run that is over: a pause that is closed
+                self._over(invocation)  # it may have been before: a pause that is closed
             elif record.kind != Kind.RUN_END_DELIVERED:
                 assert invocation == self.current, f"a record of {invocation} in {self.current}: {record}"
                 self._write(entry, record)
+
+    def _over(self, invocation: str) -> None:
+        # Another one may be under way beside it.
+        if self.current == invocation:
+            self.current = None
 
     def _begin(self, invocation: str) -> None:
         if invocation not in self.runs:
