@@ -179,7 +179,7 @@ class LmdbEventLog:
         return self._reader.check_structure()
 
     def close(self) -> None:
-        """See `EventLog.close`. In a fork of the process that opened it, or when Python ends, it does nothing.
+        """See `EventLog.close`. In a fork of the process that opened it, or as Python ends, it does nothing.
 
         Raises:
             RuntimeError: It is called in a `done`, whose thread it would wait for.
