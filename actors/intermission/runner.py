@@ -111,12 +111,7 @@ class Runner(Resuming):
         auto_create: bool = True,
         switch_interval: float | None = None,
     ) -> None:
-        if log is None:
-            raise TypeError(
-                "Runner needs a log: log='sessions.lmdb' keeps the sessions on disk, "
-                "log=MemoryEventLog() (from intermission_storage) only as long as the process lives"
-            )
-        check_log(log)
+        log = check_log(log)
         check_config(config)
         check_loop(loop)
         check_count("workers", workers, 1)

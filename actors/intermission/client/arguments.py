@@ -37,7 +37,8 @@ def message_of(text: object) -> Content:
     if isinstance(text, str) and text.strip():
         return Content.user(text)
     if isinstance(text, Content) and text.parts:
-        if not all(isinstance(part, Part) for part in text.parts):  # pyright: ignore[reportUnnecessaryIsInstance]
+        parts: tuple[object, ...] = text.parts
+        if not all(isinstance(part, Part) for part in parts):
             raise ValidationError("a Content holds Parts, and one of these is none")
         return text
     if not isinstance(text, str | Content):

@@ -50,8 +50,8 @@ def _contents(asked: object) -> tuple[Content, ...]:
         raise ValidationError(f"give a text, a Content or a list of them, not {type(asked).__name__}")
     if not contents or not all(content.parts for content in contents):
         raise ValidationError("a message without parts, or no message at all, asks nothing")
-    parts = [part for content in contents for part in content.parts]
-    if not all(isinstance(part, Part) for part in parts):  # pyright: ignore[reportUnnecessaryIsInstance]
+    parts: list[object] = [part for content in contents for part in content.parts]
+    if not all(isinstance(part, Part) for part in parts):
         raise ValidationError("a Content holds Parts, and one of these is none")
     return contents
 

@@ -3,11 +3,14 @@
 import asyncio
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from intermission.config import RunConfig
+from intermission_storage import EventLog
 
 __all__ = ["check_config", "check_count", "check_delta", "check_log", "check_loop", "check_seconds"]
+
+Log: TypeAlias = str | os.PathLike[str] | EventLog
 
 
 def check_count(name: str, given: object, least: int) -> None:
@@ -44,14 +47,20 @@ def check_config(given: object) -> None:
         raise TypeError(f"config must be a RunConfig, not {type(given).__name__}")
 
 
-def check_log(given: object) -> None:
-    """Refuse what is neither a path nor an event log.
+def check_log(given: Log | None) -> Log:
+    """Return what is a path or an event log, and refuse what is neither.
 
     Raises:
         TypeError: See there.
     """
+    if given is None:
+        raise TypeError(
+            "Runner needs a log: log='sessions.lmdb' keeps the sessions on disk, "
+            "log=MemoryEventLog() (from intermission_storage) only as long as the process lives"
+        )
     if not isinstance(given, str | os.PathLike) and not callable(getattr(given, "submit", None)):
         raise TypeError(f"log must be a path or an EventLog, not {type(given).__name__}")
+    return given
 
 
 def check_loop(given: object) -> None:
