@@ -24,6 +24,7 @@ def crack(digest: int, tool_context: ToolContext) -> int:
 
 
 def main() -> None:
+    STARTED.unlink(missing_ok=True)  # that of an earlier time
     model = ScriptedModel(calls(("crack", {"digest": 7})), default="It would have taken too long.")
     with Runner(App("lab", LlmAgent("agent", model, tools=[crack])), log=MemoryEventLog()) as runner:
         session = runner.session(user_id="ada", session_id="s1")

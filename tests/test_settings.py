@@ -1,11 +1,12 @@
 """What a runner and a run are given is checked at once, by its name."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apps import KEY, app_with
-from intermission import Runner
+from intermission import LlmAgent, Runner
 from intermission.testing import ScriptedModel
 from intermission_storage import MemoryEventLog
 
@@ -61,3 +62,18 @@ def test_a_cancel_with_a_time_limit_that_is_no_number_changes_nothing() -> None:
         with pytest.raises(ValueError, match="NaN"):
             run.cancel(timeout=float("nan"))
         assert run.answer(30) == "ok"
+
+
+def test_an_agent_in_the_place_of_an_app_is_an_error_that_shows_how_to_make_one(tmp_path: Path) -> None:
+    agent: Any = LlmAgent("agent", ScriptedModel())
+    with pytest.raises(
+        TypeError, match=r"needs an App, as in Runner\(App\('shop', agent\), …\), not LlmAgent"
+    ):
+        Runner(agent, log=tmp_path / "log")
+    assert not (tmp_path / "log").exists()
+
+
+def test_what_is_no_log_is_an_error_when_the_runner_is_made() -> None:
+    number: Any = 5
+    with pytest.raises(TypeError, match="log must be a path or an EventLog, not 5"):
+        Runner(app_with(ScriptedModel()), log=number)

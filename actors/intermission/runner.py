@@ -46,7 +46,6 @@ from intermission.sessions.settings import (
     check_config,
     check_count,
     check_delta,
-    check_log,
     check_loop,
     check_seconds,
 )
@@ -111,7 +110,8 @@ class Runner(Resuming):
         auto_create: bool = True,
         switch_interval: float | None = None,
     ) -> None:
-        log = check_log(log)
+        _check_app(app)
+        log = _checked_log(log)
         check_config(config)
         check_loop(loop)
         check_count("workers", workers, 1)
@@ -352,3 +352,19 @@ class Runner(Resuming):
 
     def _start_session(self, key: SessionKey) -> ActorRef[SessionActor]:
         return self._actors.start(SessionActor, key, self._host)
+
+
+def _check_app(given: object) -> None:
+    if not isinstance(given, App):
+        raise TypeError(f"Runner needs an App, as in Runner(App('shop', agent), …), not {given!r}")
+
+
+def _checked_log(given: str | os.PathLike[str] | EventLog | None) -> str | os.PathLike[str] | EventLog:
+    if given is None:
+        raise TypeError(
+            "Runner needs a log: log='sessions.lmdb' keeps the sessions on disk, "
+            "log=MemoryEventLog() (from intermission_storage) only as long as the process lives"
+        )
+    if not isinstance(given, str | os.PathLike) and not hasattr(given, "append"):
+        raise TypeError(f"log must be a path or an EventLog, not {given!r}")
+    return given

@@ -288,7 +288,8 @@ class LmdbEnvironment:
             case lmdb.ReadonlyError():
                 return LogReadOnlyError(f"{self.path} cannot be written: {error}. {_HOW_TO_READ}")
             case _:
-                return StorageError(f"{self.path}: {error}. Nothing was written.")
+                said = str(error).removeprefix(f"{self.path}: ")  # LMDB says the path itself of some
+                return StorageError(f"{self.path}: {said}. Nothing was written.")
 
     def _is_disk_full(self, error: lmdb.Error) -> bool:
         if isinstance(error, lmdb.DiskError):

@@ -6,6 +6,7 @@ import pytest
 
 from intermission import (
     AgentContext,
+    App,
     Content,
     Event,
     FunctionCall,
@@ -118,6 +119,24 @@ def test_a_model_may_be_named_by_its_provider_and_its_name_there() -> None:
     assert model.name == "gpt-4o"
     with pytest.raises(ModelError, match=r"no provider for the model name 'gpt-4o'; known are .*openai/"):
         LlmAgent("agent", "gpt-4o")
+
+
+@pytest.mark.parametrize("given", [5, None, ScriptedModel])
+def test_what_is_no_model_is_refused_and_so_is_the_class_of_one(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"agent 'agent' needs a Model, such as ChatCompletions\(…\)"):
+        LlmAgent("agent", given)
+
+
+@pytest.mark.parametrize(
+    ("name", "root", "said"),
+    [
+        (LlmAgent("agent", ScriptedModel()), "shop", r"app name must be a str, not LlmAgent\('agent'\)"),
+        ("shop", "agent", "root agent of app 'shop' must be an agent, not 'agent'"),
+    ],
+)
+def test_what_is_no_app_is_refused_when_it_is_made(name: Any, root: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        App(name, root)
 
 
 def test_calls_are_emitted_with_the_ids_that_the_runtime_gave_them() -> None:

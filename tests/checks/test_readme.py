@@ -4,10 +4,12 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from documents import Page
+from intermission.cli import main
 from tree import copy_tree, environment, read, run
 
 DEMO = "pip install . && intermission demo"
@@ -29,6 +31,21 @@ def test_continuous_integration_ends_with_the_same_check() -> None:
     # It must be the last line: `set -e` does not see a failure on the left of `&&`.
     assert lines[-1] == CHECK
     assert "set -euo pipefail" in lines
+
+
+def test_the_program_of_the_readme_can_be_talked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (program,) = re.findall(r"^```python\n(.*?)^```", read(Path("README.md")), re.MULTILINE | re.DOTALL)
+    (tmp_path / "mine_of_the_readme.py").write_text(program)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "mine_of_the_readme", ModuleType("taken away again"))
+
+    assert main(["run", "mine_of_the_readme.py:agent", "Where is 1042?"]) == 0
+    # The program itself, which is for `python mine_of_the_readme.py`, has not run.
+    assert capsys.readouterr().out.count("It is in Utrecht.") == 1
+    assert not (tmp_path / "shop.lmdb").exists()
 
 
 def test_the_commands_of_a_page_are_found() -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import tree
-from intermission.cli import main
+from intermission.cli import commands, main
+from intermission.cli.terminal import Screen
 from intermission.cli.witness import SlotsWitness
 from intermission.testing import Gate, ModelServer, calls, error, text
 from intermission_storage import Head, LmdbEventLog
@@ -177,9 +178,25 @@ def test_ctrl_c_leaves_the_demo_at_once_and_says_so(tmp_path: Path) -> None:
             shown, _ = child.communicate(timeout=60)
 
     assert child.returncode == 130
-    assert "stopped by Ctrl-C" in shown
+    assert "stopped by Ctrl-C; what was shown as final is kept" in shown
     with LmdbEventLog(tmp_path / "log") as log:
         assert log.read("demo/you/orders")[-1].data["status"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"), [([], ""), (["--log", "folder"], "; what was shown as final is kept")]
+)
+def test_ctrl_c_is_said_on_a_line_of_its_own_and_what_is_kept_only_of_a_log_that_stays(
+    options: list[str], kept: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: object, screen: Screen) -> int:
+        screen.start("support")
+        screen.piece("It is ")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "demo", interrupted)
+    assert main(["demo", *options]) == 130
+    assert capsys.readouterr().out == f"support It is \n        stopped by Ctrl-C{kept}\n"
 
 
 def test_a_reader_who_leaves_ends_the_demo_without_a_complaint() -> None:

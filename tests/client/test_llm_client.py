@@ -288,6 +288,12 @@ def test_a_client_without_a_model_is_one_whose_every_call_says_why(model: Any) -
             assert result.kind is ModelErrorKind.CONFIGURATION
 
 
+def test_the_class_of_a_model_is_none_and_the_failure_says_that_it_is_a_class() -> None:
+    kind: Any = ScriptedModel
+    with LlmClient(kind) as client:
+        assert "not the class ScriptedModel" in str(client.complete("hello").error)
+
+
 def test_a_model_that_says_nothing_whole_has_failed() -> None:
     class Mute(Telling):
         def generate(self, request: Any) -> Any:

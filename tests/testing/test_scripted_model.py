@@ -36,12 +36,15 @@ def test_a_request_is_recorded_and_takes_its_reply_when_it_is_made() -> None:
     assert next(first).content.text == "one"
 
 
-def test_a_used_up_script_shows_the_request() -> None:
+def test_a_used_up_script_shows_the_last_message_of_the_request_and_says_what_to_do() -> None:
     model = ScriptedModel("one")
     model.generate(WHOLE)
 
-    with pytest.raises(AssertionError, match=r"used up.*request 2.*text='hello'"):
-        model.generate(WHOLE)
+    with pytest.raises(
+        AssertionError, match=r"used up.*request 2, which ends with .*text='hello'.*default"
+    ) as error:
+        model.generate(ModelRequest(contents=(Content.user("long ago"), *WHOLE.contents)))
+    assert "long ago" not in str(error.value)
 
 
 def test_streamed_text_comes_in_its_pieces_and_then_whole() -> None:

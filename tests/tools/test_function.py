@@ -175,6 +175,14 @@ def test_a_callable_without_a_name_must_be_given_one() -> None:
     assert FunctionTool(bound, name="ship_two").call({"order_id": "7"}, CONTEXT) == {"order": "7", "count": 2}
 
 
+@pytest.mark.parametrize("given", [5, "order_status", None])
+def test_what_is_no_function_is_refused_by_what_it_is(given: Any) -> None:
+    with pytest.raises(
+        TypeError, match=f"a tool is made of a function or another callable, not of {given!r}"
+    ):
+        FunctionTool(given)
+
+
 def test_an_annotation_that_cannot_be_resolved_is_refused_when_the_tool_is_built() -> None:
     def hidden(x: Any) -> None: ...
 

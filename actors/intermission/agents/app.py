@@ -24,7 +24,8 @@ class App:
 
     Raises:
         ValueError: The name cannot be used, two plugins share one, or there is no model to sum events up.
-        TypeError: A plugin has no name, or something in the place of a hook.
+        TypeError: The name is no text, the root agent no agent, or a plugin has no name, or something in the
+            place of a hook.
     """
 
     def __init__(
@@ -37,6 +38,8 @@ class App:
         events_compaction_config: EventsCompactionConfig | None = None,
     ) -> None:
         check_name("app name", name)
+        if not isinstance(root_agent, BaseAgent):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
+            raise TypeError(f"root agent of app {name!r} must be an agent, not {root_agent!r}")
         self.name = name
         self.root_agent = root_agent
         self.plugins = Plugins(plugins)

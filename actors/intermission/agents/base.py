@@ -19,12 +19,15 @@ from intermission.state import State
 __all__ = ["AgentCallback", "AgentContext", "BaseAgent", "CallbackContext", "check_list", "check_name"]
 
 
-def check_name(what: str, name: str) -> None:
+def check_name(what: str, name: object) -> None:
     """Refuse a name that ADK's clients could not take.
 
     Raises:
+        TypeError: It is no text.
         ValueError: It is no identifier of letters, digits and underscores, or it is `"user"`.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"{what} must be a str, not {name!r}")
     if not (name.isidentifier() and name.isascii()) or name == "user":
         raise ValueError(
             f"{what} {name!r} must be an identifier (letters, digits, underscores; no digit first) "

@@ -263,7 +263,7 @@ class LlmAgent(TransferringAgent):
 def _model(agent: str, given: Model | str) -> Model:
     if isinstance(given, str):
         return Model.from_name(given)
-    if not hasattr(given, "generate"):
+    if isinstance(given, type) or not hasattr(given, "generate"):
         raise TypeError(
             f"agent {agent!r} needs a Model, such as ChatCompletions(…), or its name, not {given!r}"
         )

@@ -33,7 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         run: Callable[[argparse.Namespace, Screen], int] = options.run
         return run(options, screen)
     except KeyboardInterrupt:
-        screen.note("stopped by Ctrl-C; what was shown as final is kept")
+        screen.end()  # a line may be half written, and a terminal has shown ^C
+        screen.note(f"stopped by Ctrl-C{'; what was shown as final is kept' if options.log else ''}")
         return 130
     except (StorageError, IntermissionError) as error:
         screen.line("error", str(error), "red")
@@ -81,29 +82,55 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_pausing(commands.add_parser)
 
-    sessions = commands.add_parser("sessions", help="list the sessions of a log, a line of JSON each")
+    _add_looks(commands.add_parser)
+    return parser
+
+
+def _add_looks(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands that look into a log."""
+    from intermission.cli import commands as known
+
+    sessions = add_parser(
+        "sessions",
+        help="list the sessions of a log, a line of JSON each",
+        description="Lists the sessions of a log, a line of JSON each: its key, the number of its last "
+        "record, and which process has it, if one does. Nothing is written.",
+    )
     sessions.add_argument("log", metavar="LOG", help="the log's folder")
     sessions.add_argument("--app", help="only the sessions of this app")
     sessions.set_defaults(run=known.sessions)
 
-    events = commands.add_parser("events", help="show the events of a session, a line of JSON each")
+    events = add_parser(
+        "events",
+        help="show the events of a session, a line of JSON each",
+        description="Shows the stored events of a session, a line of JSON each, in the form of google-adk's "
+        "clients. `intermission sessions LOG` lists the keys. Nothing is written.",
+    )
     events.add_argument("log", metavar="LOG", help="the log's folder")
-    events.add_argument("app", type=_name, metavar="APP")
-    events.add_argument("user", type=_name, metavar="USER")
-    events.add_argument("session", type=_name, metavar="SESSION")
+    events.add_argument("app", type=_name, metavar="APP", help="the app's name")
+    events.add_argument("user", type=_name, metavar="USER", help="the user id")
+    events.add_argument("session", type=_name, metavar="SESSION", help="the session id")
     events.add_argument(
         "--after", type=_number, default=0, metavar="N", help="only events with a higher number"
     )
     events.set_defaults(run=known.events)
 
-    verify = commands.add_parser("verify", help="read all of a log and say what is wrong with it")
+    verify = add_parser(
+        "verify",
+        help="read all of a log and say what is wrong with it",
+        description="Reads all of a log and says what is wrong with it; the exit code is 1 if something is. "
+        "Nothing is written.",
+    )
     verify.add_argument("log", metavar="LOG", help="the log's folder")
     verify.set_defaults(run=known.verify)
 
-    export = commands.add_parser("export", help="write every record of a log, a line of JSON each")
+    export = add_parser(
+        "export",
+        help="write every record of a log, a line of JSON each",
+        description="Writes every record of a log to the standard output, a line of JSON each.",
+    )
     export.add_argument("log", metavar="LOG", help="the log's folder")
     export.set_defaults(run=known.export)
-    return parser
 
 
 def _add_recover(add_parser: Callable[..., argparse.ArgumentParser], run: object) -> None:
@@ -112,7 +139,7 @@ def _add_recover(add_parser: Callable[..., argparse.ArgumentParser], run: object
         help="go on with the runs of an app of yours that dead processes have left",
         description="Continues what was left, up to the end of each run; the exit code is 1 if one failed.",
     )
-    recover.add_argument("app", metavar="MODULE:APP", help="as in chat.py:app or shop.agents:support")
+    recover.add_argument("app", metavar="MODULE:APP", help=_APP)
     recover.add_argument("--log", metavar="DIR", help="the log's folder; by default APP.lmdb in this folder")
     recover.add_argument("--user", type=_name, help="only the runs of this user")
     recover.add_argument("--list", action="store_true", help="only say what was left")
@@ -135,7 +162,12 @@ def _add_pausing(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the commands for runs that wait for an answer."""
     from intermission.cli import commands as known
 
-    pending = add_parser("pending", help="list the calls that wait for an answer, a line of JSON each")
+    pending = add_parser(
+        "pending",
+        help="list the calls that wait for an answer, a line of JSON each",
+        description="Lists the calls that wait for an answer, a line of JSON each, with the id that "
+        "`intermission answer` takes.",
+    )
     pending.add_argument("log", metavar="LOG", help="the log's folder")
     for name, what in (("--app", "app"), ("--user", "user"), ("--session", "session")):
         pending.add_argument(name, help=f"only the calls of this {what}")

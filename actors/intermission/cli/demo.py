@@ -56,7 +56,7 @@ def demo(*, model_url: str | None, model: str | None, log: str | None, screen: S
     ):
         screen.heading(f"Intermission {__version__}: an agent, a tool, and a session that outlives both")
         screen.line("model", f"{served.name} at {address}", "dim")
-        screen.line("log", str(path), "dim")
+        screen.line("log", str(path) if log else f"{path}, removed at the end; --log DIR keeps one", "dim")
         agent = LlmAgent(
             "support",
             served,

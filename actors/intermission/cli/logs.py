@@ -28,8 +28,9 @@ def verify_log(path: str, screen: Screen) -> int:
         report = verify(log)
     for problem in report.problems:
         screen.line("problem", problem, "red")
-    verdict = "sound" if not report.problems else f"{len(report.problems)} problems"
-    screen.line("log", f"{path}: {report.streams} streams, {report.records} records, {verdict}")
+    verdict = _counted(len(report.problems), "problem") if report.problems else "sound"
+    what = f"{_counted(report.streams, 'stream')}, {_counted(report.records, 'record')}"
+    screen.line("log", f"{path}: {what}, {verdict}")
     return 1 if report.problems else 0
 
 
@@ -64,3 +65,7 @@ def show_events(path: str, app: str, user: str, session: str, after: int) -> int
         for event in events:
             print(event.to_json())
     return 0
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

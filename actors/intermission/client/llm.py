@@ -145,9 +145,10 @@ def model_of(given: Model | str) -> Model:
         raise
     except Exception as error:
         raise ModelError(f"the model cannot be made: {error}", kind=ModelErrorKind.CONFIGURATION) from error
-    if not callable(getattr(model, "generate", None)):
+    if isinstance(given, type) or not callable(getattr(model, "generate", None)):
+        what = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
         raise ModelError(
-            f"a client needs a Model, such as ChatCompletions(…), or its name, not {type(given).__name__}",
+            f"a client needs a Model, such as ChatCompletions(…), or its name, not {what}",
             kind=ModelErrorKind.CONFIGURATION,
         )
     return model

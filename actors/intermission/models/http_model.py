@@ -131,6 +131,7 @@ class HttpModel(ABC):
         times: See `TimeSettings`.
 
     Raises:
+        TypeError: There is no such keyword; it says where fields of the request go.
         ValueError: An option names a field that the runtime fills, or a limit is not positive.
     """
 
@@ -155,6 +156,11 @@ class HttpModel(ABC):
         self._options = dict(options or {})
         if taken := sorted(self._reserved & self._options.keys()):
             raise ValueError(f"options may not hold {', '.join(taken)}: the runtime fills these itself")
+        if unknown := sorted(times.keys() - TimeSettings.__annotations__.keys()):
+            raise TypeError(
+                f"{type(self).__name__} has no keyword {', '.join(unknown)}. Fields of the request go into "
+                f"options={{…}}; the time limits are {', '.join(TimeSettings.__annotations__)}"
+            )
         self._limits = Limits(**times)
         self._retries = Retries(max_retries)
         self._name = name

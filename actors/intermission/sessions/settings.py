@@ -1,16 +1,12 @@
 """What a `Runner` is given, checked when it is made."""
 
 import asyncio
-import os
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from intermission.config import RunConfig
-from intermission_storage import EventLog
 
-__all__ = ["check_config", "check_count", "check_delta", "check_log", "check_loop", "check_seconds"]
-
-Log: TypeAlias = str | os.PathLike[str] | EventLog
+__all__ = ["check_config", "check_count", "check_delta", "check_loop", "check_seconds"]
 
 
 def check_count(name: str, given: object, least: int) -> None:
@@ -45,22 +41,6 @@ def check_config(given: object) -> None:
     """
     if given is not None and not isinstance(given, RunConfig):
         raise TypeError(f"config must be a RunConfig, not {type(given).__name__}")
-
-
-def check_log(given: Log | None) -> Log:
-    """Return what is a path or an event log, and refuse what is neither.
-
-    Raises:
-        TypeError: See there.
-    """
-    if given is None:
-        raise TypeError(
-            "Runner needs a log: log='sessions.lmdb' keeps the sessions on disk, "
-            "log=MemoryEventLog() (from intermission_storage) only as long as the process lives"
-        )
-    if not isinstance(given, str | os.PathLike) and not callable(getattr(given, "submit", None)):
-        raise TypeError(f"log must be a path or an EventLog, not {type(given).__name__}")
-    return given
 
 
 def check_loop(given: object) -> None:

@@ -2,15 +2,15 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar, cast
 
 __all__ = ["Script"]
 
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
 
-_SHOWN = 2000  # characters of a request that found no reply
+_SHOWN = 300  # characters of the last message of a request that found no reply
 
 
 class Script(Generic[RequestT, ReplyT]):
@@ -38,8 +38,8 @@ class Script(Generic[RequestT, ReplyT]):
             reply = self._replies.popleft() if self._replies else self._default
             if reply is None:
                 raise AssertionError(
-                    f"the script is used up: there is no reply to request {len(self._requests)}, "
-                    f"{repr(request)[:_SHOWN]}"
+                    f"the script is used up: there is no reply to request {len(self._requests)}, which ends "
+                    f"with {_last(request)[:_SHOWN]}; give it one more, or a default"
                 )
             return reply
 
@@ -53,3 +53,13 @@ class Script(Generic[RequestT, ReplyT]):
         """The requests so far, oldest first; a copy."""
         with self._lock:
             return list(self._requests)
+
+
+def _last(request: object) -> str:
+    """Return the last message of a request to a model, or of the body of one; all of anything else."""
+    if isinstance(request, Mapping):
+        fields = cast("Mapping[str, Any]", request)
+        said: Any = fields.get("messages") or fields.get("contents")
+    else:
+        said = getattr(request, "contents", None)
+    return repr(said[-1] if said else request)

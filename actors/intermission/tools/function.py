@@ -58,7 +58,7 @@ class FunctionTool:
             model is told that the outcome is unknown, as with `"fail"`.
 
     Raises:
-        TypeError: There is no name, the function is an async generator, or it has a parameter that a model
+        TypeError: It is no function, has no name, is an async generator, or has a parameter that a model
             cannot give: `*args`, `**kwargs`, a positional-only one, or one whose type has no JSON schema; or
             a child process would not find it; or `require_confirmation` or `on_resume` is an async function.
         ValueError: The timeout is not above zero, or `isolation` or `on_resume` is none of those.
@@ -84,6 +84,8 @@ class FunctionTool:
         from intermission.tools.docstrings import described_parameters
         from intermission.tools.signature import Signature
 
+        if not callable(func):  # pyright: ignore[reportUnnecessaryComparison] - callers without types
+            raise TypeError(f"a tool is made of a function or another callable, not of {func!r}")
         self.func = func
         self.name = name or str(getattr(func, "__name__", ""))
         if self.name in {"", "<lambda>"}:
