@@ -37,7 +37,7 @@ def message_of(text: object) -> Content:
     if isinstance(text, str) and text.strip():
         return Content.user(text)
     if isinstance(text, Content) and text.parts:
-        parts: tuple[object, ...] = text.parts
+        parts: list[object] = [*text.parts]
         if not all(isinstance(part, Part) for part in parts):
             raise ValidationError("a Content holds Parts, and one of these is none")
         return text
