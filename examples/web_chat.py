@@ -96,7 +96,7 @@ async def say(request: Request) -> Response:
     run = runner.run(
         user_id=USER,
         session_id=request.path_params["chat"],
-        message=(await request.body()).decode(),
+        message=(await request.body()).decode(errors="replace"),
         config=RunConfig(streaming=True),
     )
     if "mine" not in request.query_params:

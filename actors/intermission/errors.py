@@ -32,6 +32,7 @@ Those of tools in processes are in `isolation.errors`; errors of the event log a
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Any
 
 from intermission_storage import Owner
 
@@ -66,7 +67,15 @@ __all__ = [
 
 
 class IntermissionError(Exception):
-    """Root of the runtime's errors."""
+    """Root of the runtime's errors. They can be pickled, as pools of processes do, without their causes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # That of exceptions calls the class with the text, which is not what it is made of.
+        return _again, (type(self), self.args), self.__dict__
+
+
+def _again(kind: type["IntermissionError"], args: tuple[Any, ...]) -> "IntermissionError":
+    return kind.__new__(kind, *args)
 
 
 class AgentDepthError(IntermissionError):

@@ -15,6 +15,7 @@ StorageError
 """
 
 import os
+from typing import Any
 
 from intermission_storage.record import Owner
 
@@ -35,7 +36,18 @@ __all__ = [
 
 
 class StorageError(Exception):
-    """Root of the errors of an event log. What was committed before it is still in the log."""
+    """Root of the errors of an event log. What was committed before it is still in the log.
+
+    They can be pickled, as the pools of processes do.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # That of exceptions calls the class with the text, which is not what it is made of.
+        return _again, (type(self), self.args), self.__dict__
+
+
+def _again(kind: type["StorageError"], args: tuple[Any, ...]) -> "StorageError":
+    return kind.__new__(kind, *args)
 
 
 class ClaimedError(StorageError):

@@ -1,6 +1,7 @@
 """`LmdbEventLog`: the event log on disk."""
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -178,12 +179,12 @@ class LmdbEventLog:
         return self._reader.check_structure()
 
     def close(self) -> None:
-        """See `EventLog.close`. In a fork of the process that opened it, it does nothing.
+        """See `EventLog.close`. In a fork of the process that opened it, or as Python ends, it does nothing.
 
         Raises:
             RuntimeError: It is called in a `done`, whose thread it would wait for.
         """
-        if self._store.environment.is_forked:
+        if self._store.environment.is_forked or sys.is_finalizing():  # nobody is left to be waited for
             self._closed = True
             return
         self._check_waiting()

@@ -3,13 +3,14 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from callers import PATIENCE, Caller, Telling, behind, covered, together, until
 from intermission import (
     CancelScope,
+    Content,
     LlmAgent,
     LlmCallsLimitExceededError,
     ModelError,
@@ -24,6 +25,7 @@ from intermission import (
 )
 from intermission.client import (
     AgentClient,
+    AgentStream,
     CancelledError,
     ClientClosedError,
     LlmResult,
@@ -165,11 +167,22 @@ class _Silent:
         raise AssertionError("the listener was called")
 
 
+class _Deaf:
+    def on_event(self, event: object) -> None:
+        pass
+
+
+class _Awaited(_Silent):
+    async def on_complete(self, turn: TurnResult) -> None:
+        raise AssertionError("the listener was called")
+
+
 NOTHING: Any = None
 TURN = TurnResult(status=RunStatus.COMPLETED, session_id="s")
 WRONG: dict[str, Callable[[AgentClient], LlmResult[Any]]] = {
     "run nothing": lambda client: client.run(NOTHING),
     "run a blank": lambda client: client.run(" "),
+    "run what is no part": lambda client: client.run(Content("user", (NOTHING,))),
     "run in no session": lambda client: client.run("hello", session_id=""),
     "continue nothing": lambda client: client.continue_conversation(NOTHING, "hello"),
     "continue with nothing": lambda client: client.continue_conversation(TURN, NOTHING),
@@ -191,6 +204,7 @@ WRONG: dict[str, Callable[[AgentClient], LlmResult[Any]]] = {
     "stream to no session": lambda client: client.stream(NOTHING, "hello", _Silent()),
     "stream to nobody": lambda client: client.stream("s", "hello", NOTHING),
     "stream to a deaf one": lambda client: client.stream_recover("s", object()),  # type: ignore[arg-type]  # as above
+    "stream to one to be awaited": lambda client: client.stream("s", "hello", _Awaited()),
     "stream with no answer": lambda client: client.stream_resume("s", {}, _Silent()),
 }
 
@@ -228,6 +242,8 @@ BROKEN: dict[str, Callable[[], AgentClient]] = {
     "a tool that is none": lambda: AgentClient(ScriptedModel(), tools=[NOTHING]),
     "tools beside an agent": lambda: AgentClient(LlmAgent("agent", ScriptedModel()), tools=[stop]),
     "no such policy": lambda: AgentClient(ScriptedModel(), on_caller_cancel="wait"),
+    "what is no log": lambda: AgentClient(ScriptedModel(), log=cast(Any, 7)),
+    "what are no settings": lambda: AgentClient(ScriptedModel(), config=cast(Any, {})),
     "a log that cannot be opened": lambda: AgentClient(ScriptedModel(), log="/proc/nothing"),
 }
 
@@ -325,11 +341,18 @@ def test_a_tool_that_waits_for_its_own_session_is_told_at_once() -> None:
         """Ask."""
         result = client.run("and you?", session_id="s")
         assert isinstance(result.error, ReentrantRunError)
+        joined = client.recover("s")  # the turn of this very call, which goes on
+        assert isinstance(joined.error, ReentrantRunError)
+        later = client.stream("s", "and then?", _Deaf()).get()
+        assert isinstance(later.result(PATIENCE).error, ReentrantRunError)
+        streams.append(later)
         return "no answer"
 
-    with AgentClient(ScriptedModel(calls(("ask", {})), "ok"), tools=[ask]) as client:
+    streams: list[AgentStream] = []
+    with AgentClient(ScriptedModel(calls(("ask", {})), "ok", "then"), tools=[ask]) as client:
         assert client.run("hello", session_id="s").get().text == "ok"
-        assert len(client.session("s").get().runs()) == 1
+        assert streams[0].result(PATIENCE).get().text == "then"
+        assert len(client.session("s").get().runs()) == 2
 
 
 def test_sixteen_callers_are_served_at_once_though_one_thread_dispatches_all_sessions() -> None:

@@ -1,6 +1,8 @@
 import asyncio
 import concurrent.futures
+import copy
 import importlib
+import pickle
 import pkgutil
 from collections.abc import Iterator
 from types import ModuleType
@@ -30,12 +32,29 @@ def below(error: type[Exception]) -> Iterator[type[Exception]]:
         yield from below(each)
 
 
-def test_each_error_of_the_library_is_of_a_kind() -> None:
+def of_the_library() -> list[type[Exception]]:
     load(intermission)
     load(intermission_storage)
     found = [error for root in ROOTS for error in below(root)]
     ours = [error for error in found if error.__module__.partition(".")[0].startswith("intermission")]
     assert len(ours) > 50
+    return ours
+
+
+def test_an_error_comes_whole_out_of_a_pool_of_processes() -> None:
+    for kind in of_the_library():
+        error = kind.__new__(kind, "what has happened")
+        error.attribute = "of its own"  # type: ignore[attr-defined]  # whatever it is made of
+        for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+            assert (type(again), again.args, vars(again)) == (kind, error.args, vars(error))
+    failure = LlmError(ModelError("too many", kind=ModelErrorKind.RATE_LIMIT, retry_after=3.0))
+    again = pickle.loads(pickle.dumps(failure))
+    assert (str(again), again.kind, again.retry_after) == (str(failure), ModelErrorKind.RATE_LIMIT, 3.0)
+    assert isinstance(again.error, ModelError)
+
+
+def test_each_error_of_the_library_is_of_a_kind() -> None:
+    ours = of_the_library()
     met = [error for error in ours if not error.__module__.startswith(OF_THE_COMMAND_LINE)]
     own_kind = (ModelError, LlmError)
     unsorted = [

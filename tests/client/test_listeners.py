@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -166,3 +167,23 @@ def test_an_end_that_raises_is_logged_and_the_outcome_stands(
     (record,) = [each for each in caplog.records if each.levelno >= logging.ERROR]
     assert (vars(record)["session"], vars(record)["invocation"]) == ("s", stream.invocation_id)
     assert len(late.ends) == 1
+
+
+def test_an_end_that_cannot_be_looked_up_is_logged_and_the_stream_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken:
+        broken = False
+
+        def on_event(self, event: Event) -> None:
+            self.broken = True
+
+        @property
+        def on_complete(self) -> Any:
+            if self.broken:
+                raise OSError("it is broken")
+            return None
+
+    with AgentClient(ScriptedModel("ok")) as client:
+        assert client.stream("s", "hello", Broken()).get().result(PATIENCE).get().text == "ok"
+    assert "on_complete of a listener raised" in caplog.text

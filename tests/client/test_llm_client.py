@@ -12,7 +12,14 @@ import pytest
 
 from callers import Caller, Telling, covered, together
 from intermission import Cancelled, CancelScope, Content, ModelError, ModelErrorKind, Part
-from intermission.client import CancelledError, ClientClosedError, LlmClient, ValidationError
+from intermission.client import (
+    CancelledError,
+    ClientClosedError,
+    LlmClient,
+    LlmError,
+    LlmResult,
+    ValidationError,
+)
 from intermission.models import ChatCompletions
 from intermission.testing import Gate, ManualClock, ModelServer, ScriptedModel, error, silent, text
 
@@ -222,7 +229,41 @@ WRONG: dict[str, Any] = {
     "no message": [],
     "nothing in a message": Content("user", ()),
     "something in a list": [Content.user("hi"), None],
+    "what is no part": Content("user", (cast(Any, None),)),
 }
+
+
+class _Odd(dict[str, Any]):
+    def __iter__(self) -> Any:
+        raise OSError("it cannot be read")
+
+    keys = __iter__
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class _Unreadable(Exception):
+    def __str__(self) -> str:
+        raise OSError("it cannot be read")
+
+
+def test_an_error_that_cannot_tell_its_text_is_a_failure_like_others() -> None:
+    def refuse(asked: str) -> str:
+        raise _Unreadable
+
+    with LlmClient(Telling(refuse)) as client:
+        failed = client.complete("hello")
+        assert isinstance(failed.error and failed.error.__cause__, _Unreadable)
+        with pytest.raises(LlmError):
+            LlmResult[Any].failure(_Unreadable()).get()
+
+
+@pytest.mark.parametrize("workers", [0, None, float("nan")], ids=repr)
+def test_a_client_without_workers_is_one_whose_every_call_says_why(workers: Any) -> None:
+    with LlmClient(Telling(str.upper), workers=workers) as client:
+        for result in (client.complete("hello"), client.submit("hello").result(0)):
+            assert "workers" in str(result.error)
 
 
 @pytest.mark.parametrize("asked", WRONG.values(), ids=WRONG)
@@ -234,6 +275,8 @@ def test_what_cannot_be_asked_is_a_failed_result_and_asks_nobody(asked: Any) -> 
             assert result.kind is ModelErrorKind.VALIDATION
         for wrong in ({"instruction": None}, {"options": 3}):
             assert isinstance(client.complete("hello", **cast(Any, wrong)).error, ValidationError)
+        for result in (client.complete("a", options=_Odd()), client.submit("a", options=_Odd()).result(0)):
+            assert isinstance(result.error, OSError)
         assert threading.active_count() == threads
 
 

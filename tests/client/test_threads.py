@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -74,3 +75,65 @@ def test_a_wait_for_the_run_of_a_runner_looks_at_no_scope_of_its_caller() -> Non
         gate.open()
         assert caller.result().text == "late"
         assert run.result(PATIENCE).status == "completed"
+
+
+def test_a_ctrl_c_in_the_close_at_the_end_of_the_block_ends_the_grace_and_not_the_close(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    close, graces = Runner.close, list[float]()
+
+    def interrupted(runner: Runner, grace: float = 5.0) -> None:
+        graces.append(grace)
+        if len(graces) == 1:
+            raise KeyboardInterrupt
+        close(runner, grace)
+
+    monkeypatch.setattr(Runner, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt), AgentClient(Telling(str.upper)) as agent:
+        assert agent.run("a", session_id="s").is_success
+    assert graces == [5.0, 0]
+
+
+ENDING = """
+import os
+from callers import Telling, behind
+from intermission.client import AgentClient
+from intermission.testing import Gate
+from intermission_storage import LmdbEventLog
+
+class Deaf:
+    def on_event(self, event):
+        pass
+
+class Holder:
+    def __init__(self):
+        self.log = LmdbEventLog("held.lmdb")
+        self.client = AgentClient(Telling(behind(gate)))
+        self.stream = self.client.stream("s", "hello", Deaf()).get()
+
+    def __del__(self):
+        self.client.close()
+        self.log.close()
+        print(type(self.client.run("hello").error).__name__, flush=True)
+
+gate = Gate()
+holder = Holder()
+gate.arrived()
+child = os.fork()
+if not child:
+    holder.stream.cancel()
+    print(*(type(r.error).__name__ for r in (holder.stream.result(), holder.client.recover("s"))), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+gate.open()
+print(holder.stream.result().get().text, flush=True)
+"""
+
+
+def test_a_client_waits_for_nobody_in_a_fork_and_when_python_ends(tmp_path: Path) -> None:
+    env = environment()
+    env["PYTHONPATH"] += os.pathsep + str(ROOT / "tests/support")
+    finished = run(sys.executable, "-W", "ignore", "-c", ENDING, env=env, timeout=LONG, cwd=tmp_path)
+    finished.check()
+    said = ["SessionClosedError SessionClosedError", "late", "ClientClosedError"]
+    assert finished.output.splitlines() == said

@@ -18,6 +18,7 @@ from intermission.client import turns
 from intermission.client.arguments import (
     Previous,
     answers_of,
+    check_listener,
     failing,
     message_of,
     session_after,
@@ -30,7 +31,7 @@ from intermission.client.stream import AgentStream, Listener
 from intermission.client.turns import SUCCESSES, OnCallerCancel, TurnResult
 from intermission.config import ResumabilityConfig, RunConfig
 from intermission.content import Content
-from intermission.errors import IntermissionError, NothingToResumeError, SessionBusyError
+from intermission.errors import NothingToResumeError, SessionBusyError
 from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.kernel.scope import CancelScope
 from intermission.kernel.workers import Budget
@@ -41,8 +42,9 @@ from intermission.runs.plan import Answers
 from intermission.runs.result import RunStatus
 from intermission.runs.run import Run, lifecycle_of
 from intermission.sessions.handle import Session
+from intermission.sessions.settings import check_config
 from intermission.tools.base import Tool
-from intermission_storage import EventLog, MemoryEventLog, StorageError
+from intermission_storage import EventLog, MemoryEventLog
 
 __all__ = ["USER", "AgentClient"]
 
@@ -94,6 +96,7 @@ class AgentClient:
         try:
             self._policy = OnCallerCancel(on_caller_cancel)
             agent = self._agent(model_or_agent, tools, instruction)
+            check_config(config)
             settings = config or RunConfig()
             self._runner = Runner(
                 App(agent.name, agent, resumability_config=ResumabilityConfig(is_resumable=True)),
@@ -225,8 +228,9 @@ class AgentClient:
 
         Those left end `interrupted`, and `recover` goes on with them, if their log is kept.
         """
+        grace = max(0.0, grace)  # NaN is none
         self._closed = True
-        until = time.monotonic() + max(grace, 0.0) + 1.0
+        until = time.monotonic() + grace + 1.0
         if self._runner is not None:
             self._runner.close(grace)
         for stream in list(self._streams):
@@ -241,7 +245,11 @@ class AgentClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except KeyboardInterrupt:  # a Ctrl-C during the grace ends the grace, and nobody else would close
+            self.close(0)
+            raise
 
     # What the calls share.
 
@@ -254,8 +262,7 @@ class AgentClient:
     def _open(self, name: str, make: Callable[[], Run], listener: Listener) -> LlmResult[AgentStream]:
         warn_of_blocking(f"AgentClient.{name}", "asyncio.to_thread with it")
         with failing() as failed:
-            if not callable(getattr(listener, "on_event", None)):
-                raise ValidationError("a listener needs a method on_event")
+            check_listener(listener)
             run = make()
             refused = turns.admitted(run)
             if refused is not None:
@@ -320,7 +327,7 @@ class AgentClient:
         assert self._runner is not None
         try:
             self._runner.sessions.delete(user_id=USER, session_id=session_id)
-        except (IntermissionError, StorageError):
+        except Exception:
             extra = {"session": session_id}
             logger.warning(
                 "what is left of a turn that failed could not be deleted", exc_info=True, extra=extra

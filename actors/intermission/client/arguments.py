@@ -2,16 +2,17 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import iscoroutinefunction
 from typing import Any, TypeAlias, cast
 
 from intermission.client.errors import ValidationError
 from intermission.client.result import LlmResult
 from intermission.client.turns import TurnResult
-from intermission.content import Content
+from intermission.content import Content, Part
 from intermission.pending import Answer
 from intermission.runs.plan import Answers, as_answers
 
-__all__ = ["Previous", "answers_of", "failing", "message_of", "session_after", "session_of"]
+__all__ = ["Previous", "answers_of", "check_listener", "failing", "message_of", "session_after", "session_of"]
 
 Previous: TypeAlias = LlmResult[TurnResult] | TurnResult
 """A turn that the next one follows: its result, or the value of that."""
@@ -36,6 +37,9 @@ def message_of(text: object) -> Content:
     if isinstance(text, str) and text.strip():
         return Content.user(text)
     if isinstance(text, Content) and text.parts:
+        parts: list[object] = [*text.parts]
+        if not all(isinstance(part, Part) for part in parts):
+            raise ValidationError("a Content holds Parts, and one of these is none")
         return text
     if not isinstance(text, str | Content):
         raise ValidationError(f"give a text or a Content, not {type(text).__name__}")
@@ -70,6 +74,21 @@ def session_after(previous: object) -> str:
     if not isinstance(previous, TurnResult):
         raise ValidationError(f"give the result of a turn, not {type(previous).__name__}")
     return previous.session_id
+
+
+def check_listener(listener: object) -> None:
+    """Refuse what cannot listen to a stream.
+
+    Raises:
+        ValidationError: It has no `on_event`, or a method that would have to be awaited.
+    """
+    if not callable(getattr(listener, "on_event", None)):
+        raise ValidationError("a listener needs a method on_event")
+    for name in ("on_event", "on_complete", "on_error"):
+        if iscoroutinefunction(getattr(listener, name, None)):
+            raise ValidationError(
+                f"{name} of a listener must be a plain method: it is called on a thread, and never awaited"
+            )
 
 
 def answers_of(given: object) -> list[Answer]:

@@ -7,8 +7,9 @@ from typing import Any, TypeAlias, cast
 
 from intermission.client.errors import CancelledError, ValidationError, is_cancellation
 from intermission.client.result import LlmResult
-from intermission.content import Content
+from intermission.content import Content, Part
 from intermission.errors import IntermissionError, ModelError, ModelErrorKind
+from intermission.kernel.crash import text_of
 from intermission.kernel.scope import Cancelled, CancelScope
 from intermission.models.base import Model, ModelRequest, ModelResponse
 from intermission.runs.model_turns import closable
@@ -49,6 +50,9 @@ def _contents(asked: object) -> tuple[Content, ...]:
         raise ValidationError(f"give a text, a Content or a list of them, not {type(asked).__name__}")
     if not contents or not all(content.parts for content in contents):
         raise ValidationError("a message without parts, or no message at all, asks nothing")
+    parts: list[object] = [part for content in contents for part in content.parts]
+    if not all(isinstance(part, Part) for part in parts):
+        raise ValidationError("a Content holds Parts, and one of these is none")
     return contents
 
 
@@ -91,6 +95,6 @@ def _failure(error: BaseException, scope: CancelScope) -> IntermissionError:
         kind = ModelErrorKind.TIMEOUT
     elif isinstance(error, ConnectionError):
         kind = ModelErrorKind.NETWORK
-    failure = ModelError(f"the model raised {type(error).__name__}: {error}", kind=kind)
+    failure = ModelError(f"the model raised {text_of(error)}", kind=kind)
     failure.__cause__ = error
     return failure

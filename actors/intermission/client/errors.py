@@ -14,6 +14,7 @@ from intermission.isolation.errors import (
     UnguardedScriptError,
 )
 from intermission.kernel.cancel_hooks import Cancelled
+from intermission.kernel.crash import text_of
 from intermission.kernel.ref import (
     ActorDeadError,
     AskCycleError,
@@ -102,7 +103,7 @@ class LlmError(IntermissionError):
     """
 
     def __init__(self, error: Exception) -> None:
-        super().__init__(f"the call failed: {type(error).__name__}: {error}")
+        super().__init__(f"the call failed: {text_of(error)}")
         self.error = error
         self.kind = kind_of(error)
         self.recoverable = is_recoverable(error)

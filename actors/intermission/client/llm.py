@@ -15,6 +15,7 @@ from intermission.kernel.scope import CancelScope
 from intermission.kernel.timer import default_timer
 from intermission.kernel.workers import Budget, Workers
 from intermission.models.base import Model, ModelRequest, ModelResponse
+from intermission.sessions.settings import check_count
 
 __all__ = ["LlmClient", "close_model", "model_of"]
 
@@ -34,13 +35,16 @@ class LlmClient:
     """
 
     def __init__(self, model: Model | str, *, workers: int = 64) -> None:
-        self._broken: IntermissionError | None = None
+        self._broken: Exception | None = None
+        self._model: Model | None = None
         try:
-            self._model: Model | None = model_of(model)
-        except IntermissionError as error:
-            self._model, self._broken = None, error
+            check_count("workers", workers, 1)
+            self._model = model_of(model)
+        except (TypeError, ValueError, IntermissionError) as error:
+            self._broken = error
         self._closed = False
-        self._workers = Workers(timer=default_timer(), reserve=max(workers, 1), name="intermission-llm")
+        reserve = 1 if self._broken is not None else workers
+        self._workers = Workers(timer=default_timer(), reserve=reserve, name="intermission-llm")
         self._submitted: dict[SubmittedCall, None] = {}
 
     def complete(
@@ -60,7 +64,7 @@ class LlmClient:
         warn_of_blocking("LlmClient.complete", "asyncio.to_thread with it")
         try:
             model, request = self._checked(asked, instruction, options)
-        except IntermissionError as error:
+        except Exception as error:  # noqa: BLE001 - an argument may raise when it is looked at
             return LlmResult[ModelResponse].failure(error)
         with CancelScope() as scope:
             return ask(model, request, scope)
@@ -82,11 +86,11 @@ class LlmClient:
                 budget=Budget.RESERVE,
                 context=call.context,
             )
-        except IntermissionError as error:
-            call.settle(LlmResult[ModelResponse].failure(error))
         except RuntimeError as error:  # this process is a fork of the one that made the client
             failure = ModelError(str(error), kind=ModelErrorKind.CONFIGURATION)
             call.settle(LlmResult[ModelResponse].failure(failure))
+        except Exception as error:  # noqa: BLE001 - as in `complete`
+            call.settle(LlmResult[ModelResponse].failure(error))
         return call
 
     def close(self, timeout: float = 5.0) -> None:
@@ -100,9 +104,11 @@ class LlmClient:
         was_closed, self._closed = self._closed, True
         for call in list(self._submitted):
             call.cancel("the client was closed")
-        self._workers.close(timeout)
-        if not was_closed:
-            close_model(self._model)
+        try:
+            self._workers.close(timeout)
+        finally:  # a Ctrl-C in the wait
+            if not was_closed:
+                close_model(self._model)
 
     def __enter__(self) -> Self:
         return self

@@ -13,12 +13,14 @@ from intermission.client.errors import CancelledError, ListenerError, Validation
 from intermission.client.result import LlmResult
 from intermission.client.turns import TurnResult
 from intermission.client.waits import wait_until
+from intermission.errors import SessionClosedError
 from intermission.events import Event
 from intermission.kernel.loop_warnings import warn_of_blocking
 from intermission.kernel.scope import Cancelled, CancelScope
+from intermission.kernel.waits import ReentrantRunError
 from intermission.runs.result import CancelSource
 from intermission.runs.run import Run, lifecycle_of
-from intermission.runs.waiting import Deadline
+from intermission.runs.waiting import Deadline, waiting
 from intermission_storage.wakeup import Wakeup
 
 __all__ = ["AgentStream", "Listener"]
@@ -95,14 +97,15 @@ class AgentStream:
         """
         warn_of_blocking("AgentStream.cancel", "asyncio.to_thread with it")
         self._dropped = True
-        turns.end(self._turn, reason)
+        if self._is_here():
+            turns.end(self._turn, reason)
 
     def result(self, timeout: float | None = None) -> LlmResult[TurnResult]:
         """Wait until the listener has returned from its last call; return what the turn came to.
 
         It is the same object each time. If the scope of who waits is cancelled meanwhile, a failed result is
-        returned that says so; the turn goes on, and can be waited for again. In the listener, which would
-        wait for itself, it is a failed result at once.
+        returned that says so; the turn goes on, and can be waited for again. In the listener, and in a tool
+        that the turn waits for, who would wait for themselves, it is a failed result at once.
 
         Args:
             timeout: Seconds to wait; `None` waits as long as it takes.
@@ -116,13 +119,23 @@ class AgentStream:
         if threading.current_thread() is self._thread:
             error = ValidationError("a listener cannot wait for its own stream: it would wait for itself")
             return LlmResult[TurnResult].failure(error)
-        wait_until(self._changed, lambda: self.is_done, deadline.left, scope)
+        if not self._is_here():
+            what = "this process is a fork of the one that has this stream, whose turn goes on there"
+            return LlmResult[TurnResult].failure(SessionClosedError(what))
+        try:
+            with waiting(self._turn):
+                wait_until(self._changed, lambda: self.is_done, deadline.left, scope)
+        except ReentrantRunError as error:
+            return LlmResult[TurnResult].failure(error)
         if self._result is not None:
             return self._result
         if scope is not None and scope.cancelled:
             what = "the wait was cancelled, and the turn goes on"
             return LlmResult[TurnResult].failure(turns.cancelled(what, scope, self._turn))
         raise TimeoutError(f"the stream has not ended within {timeout} s; its turn goes on")
+
+    def _is_here(self) -> bool:
+        return self._thread.is_alive() or self._result is not None
 
     # For the client.
 
@@ -202,12 +215,11 @@ class AgentStream:
         name, given = (
             ("on_complete", result.get_or_none()) if result.is_success else ("on_error", result.error)
         )
-        callback: Callable[[Any], object] | None = getattr(self._listener, name, None)
-        if callback is None:
-            return
         self._context.run(CancelScope.child_of(None).cover)  # the end is told whatever was cancelled
         try:
-            self._context.run(callback, given)
+            callback: Callable[[Any], object] | None = getattr(self._listener, name, None)
+            if callback is not None:
+                self._context.run(callback, given)
         except BaseException:  # it is logged, and the outcome stands
             extra = {"session": self.session_id, "invocation": self.invocation_id}
             logger.exception("%s of a listener raised", name, extra=extra)

@@ -15,6 +15,7 @@ from intermission.kernel.waits import ReentrantRunError
 from intermission.runs.lifecycle import Lifecycle
 from intermission.runs.result import CancelSource, RunResult, RunStatus
 from intermission.runs.run import Run, lifecycle_of
+from intermission.runs.states import RunState
 from intermission.runs.waiting import waiting
 from intermission_storage.wakeup import Wakeup
 
@@ -57,6 +58,7 @@ def take(run: Run, policy: OnCallerCancel) -> LlmResult[TurnResult]:
     """
     scope, turn = CancelScope.current(), lifecycle_of(run)
     changed = Wakeup()
+    joined = turn.state != RunState.CREATED
     try:
         run.begin()
         forget = turn.listen(changed.wake)
@@ -66,7 +68,8 @@ def take(run: Run, policy: OnCallerCancel) -> LlmResult[TurnResult]:
         finally:
             forget()
     except ReentrantRunError as error:
-        turn.cancel(CancelSource.CALLER, "its caller would have waited for itself")
+        if not joined:  # else it may be the very turn that asks
+            turn.cancel(CancelSource.CALLER, "its caller would have waited for itself")
         return LlmResult[TurnResult].failure(error)
     except BaseException:  # a Ctrl-C
         if policy is OnCallerCancel.CANCEL:

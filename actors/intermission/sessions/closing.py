@@ -1,5 +1,6 @@
 """`Closing`: closes what a runner has made, in order and once, whoever asks for it."""
 
+import sys
 import threading
 import time
 
@@ -59,6 +60,8 @@ class Closing:
         Returns:
             `None` if somebody else is about it, who may wait for the caller: an actor, or code of a run.
         """
+        if sys.is_finalizing():  # a `__del__`, when Python ends: who could be waited for has stopped for ever
+            return []
         must_not_wait = seat_here() is not None or awaited_here(self._services) is not None
         if not self._lock.acquire(blocking=not must_not_wait):
             return None

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Generator, Hashable
@@ -183,7 +184,7 @@ class Directory:
     def runs(self, user_id: str | None = None, session_id: str | None = None) -> list[Lifecycle]:
         """The runs that were delivered and have not ended, oldest first; of all, or of some sessions."""
         with self._lock:
-            runs = list(self._runs)
+            runs = list(self._runs) if os.getpid() == self._pid else []  # a fork has none of their threads
         return [
             run
             for run in runs
@@ -211,7 +212,7 @@ class Directory:
         """Raise what keeps this directory from taking anything.
 
         Raises:
-            SessionClosedError: It is closed, or this process is a fork of the one that has it.
+            SessionClosedError: It is closed, this process is a fork of the one that has it, or Python ends.
         """
         if os.getpid() != self._pid:
             raise SessionClosedError(
@@ -220,6 +221,8 @@ class Directory:
             )
         if self._closed:
             raise SessionClosedError("the runner is closed: it takes no more runs. Nothing was stored.")
+        if sys.is_finalizing():
+            raise SessionClosedError("Python is at its end, and no thread runs any more. Nothing was stored.")
 
     def _entry(self, key: SessionKey) -> _Entry:
         self.check_open()
