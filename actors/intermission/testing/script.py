@@ -57,9 +57,13 @@ class Script(Generic[RequestT, ReplyT]):
 
 def _last(request: object) -> str:
     """Return the last message of a request to a model, or of the body of one; all of anything else."""
+    said: Any
+    shown: object = request
     if isinstance(request, Mapping):
         fields = cast("Mapping[str, Any]", request)
-        said: Any = fields.get("messages") or fields.get("contents")
+        said = fields.get("messages") or fields.get("contents")
     else:
         said = getattr(request, "contents", None)
-    return repr(said[-1] if said else request)
+    if said:
+        shown = said[-1]
+    return repr(shown)
