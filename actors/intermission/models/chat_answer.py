@@ -1,11 +1,10 @@
 """`ChatAnswer`: puts an answer of an OpenAI chat-completions endpoint together, streamed or whole."""
 
-import json
 from typing import Any, Literal, cast
 
 from intermission.content import Content, Part
 from intermission.events import Usage
-from intermission.models.answer_fields import Said, token_count
+from intermission.models.answer_fields import Fields, Said, token_count, usage_of
 from intermission.models.base import ModelResponse
 from intermission.models.chat_calls import ChatCalls
 from intermission.models.failures import Failures
@@ -27,6 +26,7 @@ class ChatAnswer:
 
     def __init__(self, failures: Failures, field: Literal["delta", "message"]) -> None:
         self._failures = failures
+        self._fields = Fields(failures, "the service sent what is no chat completion")
         self._field = field
         self._begun = False
         self._thoughts = Said(thought=True)
@@ -35,7 +35,6 @@ class ChatAnswer:
         self._usage: Usage | None = None
         self._finish_reason: str | None = None
         self._refused = False
-        self._source = ""
         self._marked = False
 
     @property
@@ -62,18 +61,14 @@ class ChatAnswer:
         if self._field == "delta" and source.strip() == _END_MARKER:
             self._marked = True
             return News()
-        self._source = source
-        try:
-            chunk = self._object(json.loads(source), source)
-        except ValueError as error:
-            raise self._malformed(source) from error
+        chunk = self._fields.read(source)
         if reported := self._failures.reported_in(chunk):
             raise reported
         self._usage = _usage(chunk.get("usage")) or self._usage
         parts: tuple[Part, ...] = ()
         says_something = False
-        for choice in self._list(chunk.get("choices"), source):
-            news = self._add_choice(choice, source)
+        for choice in self._fields.items(chunk.get("choices")):
+            news = self._add_choice(choice)
             parts, says_something = parts + news.parts, says_something or news.says_something
         return News(parts, says_something)
 
@@ -88,7 +83,7 @@ class ChatAnswer:
             ModelError: There is no answer, or the arguments of a call are not a JSON object.
         """
         if not self._begun:
-            raise self._failures.malformed("the answer holds no choice", self._source)
+            raise self._failures.malformed("the answer holds no choice", self._fields.source)
         self.end()
         calls = tuple(Part(function_call=call) for call in self._calls.whole())
         return ModelResponse(
@@ -97,8 +92,8 @@ class ChatAnswer:
             finish_reason="refusal" if self._refused else self._finish_reason,
         )
 
-    def _add_choice(self, value: object, source: str) -> News:
-        choice = self._object(value, source)
+    def _add_choice(self, value: object) -> News:
+        choice = self._fields.mapping(value)
         if choice.get("index"):  # another answer to the same request; none was asked for
             return News()
         self._begun = True
@@ -106,57 +101,35 @@ class ChatAnswer:
         reason: object = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
             self._finish_reason = _REASONS.get(reason, whole_text(reason))
-        said = self._object(choice.get(self._field) or {}, source)
-        deltas = self._list(said.get("tool_calls"), source)
+        said = self._fields.mapping(choice.get(self._field) or {})
+        deltas = self._fields.items(said.get("tool_calls"))
         for delta in deltas:
-            if not self._calls.add(self._object(delta, source)):
-                raise self._malformed(source)
+            if not self._calls.add(self._fields.mapping(delta)):
+                raise self._fields.malformed()
         # Servers agree on no name for what the model thinks; some send it under both.
-        thought = self._text(said.get("reasoning_content") or said.get("reasoning"), source)
+        thought = self._fields.text(said.get("reasoning_content") or said.get("reasoning"))
         # A refusal comes in a field of its own; it is what the model says all the same.
-        refusal = self._text(said.get("refusal"), source)
+        refusal = self._fields.text(said.get("refusal"))
         content = said.get("content")
         if isinstance(content, list):  # of parts, as in a request: Mistral's models that think send it so
-            thought, content = self._in_parts(cast("list[object]", content), thought, source)
-        text = self._text(content, source) or refusal
+            thought, content = self._in_parts(cast("list[object]", content), thought)
+        text = self._fields.text(content) or refusal
         self._refused = self._refused or bool(refusal)
         parts = self._thoughts.add(thought) + self._texts.add(text)
         if deltas:
             parts += tuple(Part(function_call=call) for call in self._calls.news())
         return News(parts, bool(text or thought or deltas))
 
-    def _in_parts(self, parts: list[object], thought: str, source: str) -> tuple[str, str]:
+    def _in_parts(self, parts: list[object], thought: str) -> tuple[str, str]:
         """Return what content in parts holds of thoughts, behind `thought`, and of texts."""
         text = ""
         for value in parts:
-            part = self._object(value, source)
+            part = self._fields.mapping(value)
             if part.get("type") == "thinking":
-                thought += self._in_parts(self._list(part.get("thinking"), source), "", source)[1]
+                thought += self._in_parts(self._fields.items(part.get("thinking")), "")[1]
             else:
-                text += self._text(part.get("text"), source)
+                text += self._fields.text(part.get("text"))
         return thought, text
-
-    def _text(self, value: object, source: str) -> str:
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            raise self._malformed(source)
-        return value
-
-    def _object(self, value: object, source: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise self._malformed(source)
-        return cast("dict[str, Any]", value)
-
-    def _list(self, value: object, source: str) -> list[object]:
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            raise self._malformed(source)
-        return cast("list[object]", value)
-
-    def _malformed(self, source: str) -> Exception:
-        return self._failures.malformed("the service sent what is no chat completion", source)
 
 
 # The older and the neighbours' words for the same.
@@ -171,8 +144,4 @@ def _usage(value: object) -> Usage | None:
     given, said, total = (
         token_count(counts.get(name)) for name in ("prompt_tokens", "completion_tokens", "total_tokens")
     )
-    if given is said is total is None:
-        return None
-    known = (given or 0) + (said or 0)
-    complete = given is not None and said is not None
-    return Usage(given or 0, said or 0, known if total is None else total, complete)
+    return usage_of(given, said, total)

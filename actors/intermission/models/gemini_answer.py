@@ -8,7 +8,7 @@ from typing import Any, cast
 from intermission.content import Blob, Content, FunctionCall, Part
 from intermission.errors import ModelErrorKind
 from intermission.events import Usage
-from intermission.models.answer_fields import Said, token_count
+from intermission.models.answer_fields import Fields, Said, token_count
 from intermission.models.base import ModelResponse
 from intermission.models.failures import Failures
 from intermission.models.http_model import News
@@ -56,6 +56,7 @@ class GeminiAnswer:
 
     def __init__(self, failures: Failures) -> None:
         self._failures = failures
+        self._fields = Fields(failures, "the service sent what is no Gemini answer")
         self._begun = False
         self._blocked = False
         self._parts: list[Part] = []
@@ -65,7 +66,6 @@ class GeminiAnswer:
         self._usage: Usage | None = None
         self._finish_reason: str | None = None
         self._finish_message = ""
-        self._source = ""
 
     @property
     def has_begun(self) -> bool:
@@ -88,11 +88,7 @@ class GeminiAnswer:
         Raises:
             ModelError: It is not a chunk of an answer, or it reports an error.
         """
-        self._source = source
-        try:
-            chunk = self._object(json.loads(source))
-        except ValueError as error:
-            raise self._malformed() from error
+        chunk = self._fields.read(source)
         if reported := self._failures.reported_in(chunk):
             raise reported
         self._usage = _usage(chunk.get("usageMetadata")) or self._usage
@@ -101,8 +97,8 @@ class GeminiAnswer:
             self._begun = self._blocked = True
         parts: tuple[Part, ...] = ()
         says_something = False
-        for value in self._list(chunk.get("candidates")):
-            candidate = self._object(value)
+        for value in self._fields.items(chunk.get("candidates")):
+            candidate = self._fields.mapping(value)
             if candidate.get("index"):  # another answer to the same request
                 continue
             news = self._add_candidate(candidate)
@@ -120,7 +116,7 @@ class GeminiAnswer:
             ModelError: There is no answer, or the model has written one that the service cannot read.
         """
         if not self._begun:
-            raise self._failures.malformed("the answer holds no candidate", self._source)
+            raise self._failures.malformed("the answer holds no candidate", self._fields.source)
         reason = self._finish_reason
         if reason in _BROKEN_OFF:
             what = f"the service broke the answer off, and says {reason}"
@@ -145,8 +141,8 @@ class GeminiAnswer:
             self._finish_message = message
         parts: tuple[Part, ...] = ()
         says_something = False
-        for value in self._list(self._object(candidate.get("content") or {}).get("parts")):
-            piece = self._object(value)
+        for value in self._fields.items(self._fields.mapping(candidate.get("content") or {}).get("parts")):
+            piece = self._fields.mapping(value)
             if piece and piece != {"text": ""}:
                 says_something = True
                 parts += self._add_piece(piece)
@@ -158,14 +154,16 @@ class GeminiAnswer:
         signature = self._bytes(piece.get("thoughtSignature")) or None
         call, blob = piece.get("functionCall"), piece.get("inlineData")
         if call is not None:
-            part = Part(function_call=self._call(self._object(call)), thought_signature=signature)
+            part = Part(function_call=self._call(self._fields.mapping(call)), thought_signature=signature)
         elif blob is not None:
             part = Part(
-                inline_data=self._blob(self._object(blob)), thought=thought, thought_signature=signature
+                inline_data=self._blob(self._fields.mapping(blob)),
+                thought=thought,
+                thought_signature=signature,
             )
         else:
             # What is none of these, such as the code that the service itself runs, is passed over.
-            return self._add_text(self._text(piece.get("text")), thought, signature)
+            return self._add_text(self._fields.text(piece.get("text")), thought, signature)
         shown = self._end_text()
         self._parts.append(part)
         return (*shown, part)
@@ -194,7 +192,7 @@ class GeminiAnswer:
         return rest
 
     def _call(self, call: Mapping[str, Any]) -> FunctionCall:
-        name = whole_text(self._text(call.get("name")))
+        name = whole_text(self._fields.text(call.get("name")))
         args: object = call.get("args") or {}
         if not name:
             raise self._failures.malformed("a tool call has no name; it is", json.dumps(call))
@@ -210,37 +208,15 @@ class GeminiAnswer:
             raise self._failures.malformed(what, json.dumps(args)) from error
 
     def _blob(self, blob: Mapping[str, Any]) -> Blob:
-        return Blob(whole_text(self._text(blob.get("mimeType"))), self._bytes(blob.get("data")))
+        return Blob(whole_text(self._fields.text(blob.get("mimeType"))), self._bytes(blob.get("data")))
 
     def _bytes(self, value: object) -> bytes:
-        text = self._text(value)
+        text = self._fields.text(value)
         try:
             # With the letters of addresses, too, and without padding: what Google's own libraries read.
             return base64.b64decode(text.translate(_PLAIN_LETTERS) + "=" * (-len(text) % 4), validate=True)
         except ValueError as error:
-            raise self._malformed() from error
-
-    def _text(self, value: object) -> str:
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            raise self._malformed()
-        return value
-
-    def _object(self, value: object) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise self._malformed()
-        return cast("dict[str, Any]", value)
-
-    def _list(self, value: object) -> list[object]:
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            raise self._malformed()
-        return cast("list[object]", value)
-
-    def _malformed(self) -> Exception:
-        return self._failures.malformed("the service sent what is no Gemini answer", self._source)
+            raise self._fields.malformed() from error
 
 
 _PLAIN_LETTERS = str.maketrans("-_", "+/")

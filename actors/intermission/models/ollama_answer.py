@@ -1,11 +1,10 @@
 """`OllamaAnswer`: puts an answer of Ollama's `/api/chat` together, streamed or whole."""
 
-import json
-from typing import Any, cast
+from typing import Any
 
 from intermission.content import Content, Part
 from intermission.events import Usage
-from intermission.models.answer_fields import Said, token_count
+from intermission.models.answer_fields import Fields, Said, token_count, usage_of
 from intermission.models.base import ModelResponse
 from intermission.models.chat_calls import ChatCalls
 from intermission.models.failures import Failures
@@ -24,6 +23,7 @@ class OllamaAnswer:
 
     def __init__(self, failures: Failures) -> None:
         self._failures = failures
+        self._fields = Fields(failures, "the service sent what is no answer of Ollama's")
         self._begun = False
         self._done = False
         self._thoughts = Said(thought=True)
@@ -31,7 +31,6 @@ class OllamaAnswer:
         self._calls = ChatCalls(failures)
         self._usage: Usage | None = None
         self._reason: str | None = None
-        self._source = ""
 
     @property
     def has_begun(self) -> bool:
@@ -54,12 +53,7 @@ class OllamaAnswer:
         Raises:
             ModelError: It is not a line of an answer, or it reports an error.
         """
-        self._source = source
-        try:
-            line: object = json.loads(source)
-        except ValueError as error:
-            raise self._malformed() from error
-        fields = self._object(line)
+        fields = self._fields.read(source)
         if fields.get("error"):
             raise self._failures.reported(fields["error"])
         if fields.get("done") is True:
@@ -70,7 +64,7 @@ class OllamaAnswer:
         if fields.get("message") is None:
             return News()
         self._begun = True
-        return self._add_message(self._object(fields["message"]))
+        return self._add_message(self._fields.mapping(fields["message"]))
 
     def end(self) -> tuple[Part, ...]:
         """Take in that no line follows; return the parts that this adds, for a half of a character."""
@@ -83,7 +77,7 @@ class OllamaAnswer:
             ModelError: There is no answer, or the arguments of a call are not a JSON object.
         """
         if not self._begun:
-            raise self._failures.malformed("the answer holds no message", self._source)
+            raise self._failures.malformed("the answer holds no message", self._fields.source)
         self.end()
         calls = tuple(Part(function_call=call) for call in self._calls.whole())
         reason = "tool_calls" if calls and self._reason == "stop" else self._reason
@@ -94,14 +88,11 @@ class OllamaAnswer:
         )
 
     def _add_message(self, message: dict[str, Any]) -> News:
-        thought, text = self._text(message.get("thinking")), self._text(message.get("content"))
-        deltas: object = message.get("tool_calls") or []
-        if not isinstance(deltas, list):
-            raise self._malformed()
-        calls = cast("list[object]", deltas)
+        thought, text = self._fields.text(message.get("thinking")), self._fields.text(message.get("content"))
+        calls = self._fields.items(message.get("tool_calls") or None)
         for call in calls:
             if not self._calls.add(self._whole_call(call)):
-                raise self._malformed()
+                raise self._fields.malformed()
         parts = self._thoughts.add(thought) + self._texts.add(text)
         if calls:
             parts += tuple(Part(function_call=call) for call in self._calls.news())
@@ -109,26 +100,11 @@ class OllamaAnswer:
 
     def _whole_call(self, call: object) -> dict[str, Any]:
         """Return a call without its index and its id: each is whole, and some servers give all the same."""
-        return {name: value for name, value in self._object(call).items() if name not in {"id", "index"}}
-
-    def _text(self, value: object) -> str:
-        if value is not None and not isinstance(value, str):
-            raise self._malformed()
-        return value or ""
-
-    def _object(self, value: object) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise self._malformed()
-        return cast("dict[str, Any]", value)
-
-    def _malformed(self) -> Exception:
-        return self._failures.malformed("the service sent what is no answer of Ollama's", self._source)
+        return {
+            name: value for name, value in self._fields.mapping(call).items() if name not in {"id", "index"}
+        }
 
 
 def _usage(fields: dict[str, Any]) -> Usage | None:
     """Return what a last line says of the tokens; without its prompt's, which a server can leave out."""
-    given, said = token_count(fields.get("prompt_eval_count")), token_count(fields.get("eval_count"))
-    if given is said is None:
-        return None
-    known = (given or 0) + (said or 0)
-    return Usage(given or 0, said or 0, known, given is not None and said is not None)
+    return usage_of(token_count(fields.get("prompt_eval_count")), token_count(fields.get("eval_count")))
