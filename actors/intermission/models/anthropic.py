@@ -13,6 +13,10 @@ __all__ = ["Anthropic"]
 
 _DEFAULT_BASE_URL = "https://api.anthropic.com"
 _VERSION = "2023-06-01"  # of the protocol; the only one there is since then
+_MISSING_KEY = (
+    f"{_DEFAULT_BASE_URL} needs a key: set ANTHROPIC_API_KEY, or give Anthropic an api_key. "
+    "For another server, set ANTHROPIC_BASE_URL or base_url."
+)
 
 
 @provider("anthropic")
@@ -45,17 +49,9 @@ class Anthropic(HttpModel):
     ) -> None:
         url = (base_url or os.environ.get("ANTHROPIC_BASE_URL") or _DEFAULT_BASE_URL).rstrip("/")
         key = api_key or os.environ.get("ANTHROPIC_API_KEY") or ""
-        self._lacks_key = not key and url == _DEFAULT_BASE_URL
+        missing = _MISSING_KEY if not key and url == _DEFAULT_BASE_URL else None
         headers = {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {})}
-        super().__init__(name, url, secrets=(key,), headers=headers, **settings)
-
-    def _missing_key(self) -> str | None:
-        if not self._lacks_key:
-            return None
-        return (
-            f"{_DEFAULT_BASE_URL} needs a key: set ANTHROPIC_API_KEY, or give Anthropic an api_key. "
-            "For another server, set ANTHROPIC_BASE_URL or base_url."
-        )
+        super().__init__(name, url, secrets=(key,), headers=headers, missing_key=missing, **settings)
 
     def _path(self, *, streaming: bool) -> str:
         return "/v1/messages"

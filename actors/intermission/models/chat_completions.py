@@ -12,6 +12,10 @@ from intermission.models.http_model import CallSettings, HttpModel
 __all__ = ["ChatCompletions"]
 
 _DEFAULT_BASE_URL = "https://api.openai.com/v1"
+_MISSING_KEY = (
+    f"{_DEFAULT_BASE_URL} needs a key: set OPENAI_API_KEY, or give ChatCompletions an api_key. "
+    "For another server, set OPENAI_BASE_URL or base_url."
+)
 
 
 @provider("openai")
@@ -41,17 +45,9 @@ class ChatCompletions(HttpModel):
     ) -> None:
         url = (base_url or os.environ.get("OPENAI_BASE_URL") or _DEFAULT_BASE_URL).rstrip("/")
         key = api_key or os.environ.get("OPENAI_API_KEY") or ""
-        self._lacks_key = not key and url == _DEFAULT_BASE_URL
+        missing = _MISSING_KEY if not key and url == _DEFAULT_BASE_URL else None
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        super().__init__(name, url, secrets=(key,), headers=headers, **settings)
-
-    def _missing_key(self) -> str | None:
-        if not self._lacks_key:
-            return None
-        return (
-            f"{_DEFAULT_BASE_URL} needs a key: set OPENAI_API_KEY, or give ChatCompletions an api_key. "
-            "For another server, set OPENAI_BASE_URL or base_url."
-        )
+        super().__init__(name, url, secrets=(key,), headers=headers, missing_key=missing, **settings)
 
     def _path(self, *, streaming: bool) -> str:
         return "/chat/completions"

@@ -16,6 +16,10 @@ __all__ = ["Gemini", "Vertex"]
 
 _DEFAULT_BASE_URL = "https://generativelanguage.googleapis.com"
 _MULTI_REGIONS = frozenset({"eu", "us"})
+_MISSING_KEY = (
+    f"{_DEFAULT_BASE_URL} needs a key: set GEMINI_API_KEY or GOOGLE_API_KEY, or give Gemini an "
+    "api_key. For another server, set GEMINI_BASE_URL or base_url; for Vertex AI, give vertex."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ class Gemini(HttpModel):
         **settings: Unpack[CallSettings],
     ) -> None:
         self._vertex = vertex
-        self._lacks_key = False
+        missing = None
         if vertex is not None:
             if api_key:
                 raise ValueError("give Gemini an api_key or vertex, not both: Vertex AI takes tokens")
@@ -83,18 +87,10 @@ class Gemini(HttpModel):
             url = (base_url or os.environ.get("GEMINI_BASE_URL") or _DEFAULT_BASE_URL).rstrip("/")
             # In the order in which Google's own libraries look.
             key = api_key or os.environ.get("GOOGLE_API_KEY") or os.environ.get("GEMINI_API_KEY") or ""
-            self._lacks_key = not key and url == _DEFAULT_BASE_URL
+            missing = _MISSING_KEY if not key and url == _DEFAULT_BASE_URL else None
         headers = {"x-goog-api-key": key} if key else {}
-        super().__init__(name, url, secrets=(key,), headers=headers, **settings)
+        super().__init__(name, url, secrets=(key,), headers=headers, missing_key=missing, **settings)
         self._model_path = _model_path(name, vertex)
-
-    def _missing_key(self) -> str | None:
-        if not self._lacks_key:
-            return None
-        return (
-            f"{_DEFAULT_BASE_URL} needs a key: set GEMINI_API_KEY or GOOGLE_API_KEY, or give Gemini an "
-            "api_key. For another server, set GEMINI_BASE_URL or base_url; for Vertex AI, give vertex."
-        )
 
     def _headers(self) -> Mapping[str, str]:
         if self._vertex is None:

@@ -125,6 +125,7 @@ class HttpModel(ABC):
         base_url: Where the service is.
         secrets: The key and its like: no message shows them.
         headers: Sent with each request.
+        missing_key: What to tell whoever has given no key; `None` if there is one, or none is needed.
         ca_bundle: See `CallSettings`.
         max_retries: See `CallSettings`.
         options: See `CallSettings`.
@@ -145,6 +146,7 @@ class HttpModel(ABC):
         *,
         secrets: Iterable[str],
         headers: Mapping[str, str],
+        missing_key: str | None,
         ca_bundle: str | os.PathLike[str] | None = None,
         max_retries: int = 2,
         options: Mapping[str, Any] | None = None,
@@ -164,6 +166,7 @@ class HttpModel(ABC):
         self._limits = Limits(**times)
         self._retries = Retries(max_retries)
         self._name = name
+        self._missing_key = missing_key
         self._base_url = base_url.rstrip("/")
         self._failures = Failures(*secrets, *_query_values(base_url))
         certificates = os.fspath(ca_bundle or "")
@@ -190,15 +193,11 @@ class HttpModel(ABC):
             ModelError: The call failed, the key is missing, or the stream broke off before its end.
             Cancelled: The scope that was current at the first `next` is cancelled.
         """
-        if missing := self._missing_key():
-            raise ModelError(missing, kind=ModelErrorKind.CONFIGURATION)
+        if self._missing_key is not None:
+            raise ModelError(self._missing_key, kind=ModelErrorKind.CONFIGURATION)
         payload = self._payload(request)
         limits = CallLimits(self._limits, streaming=request.streaming)
         yield from self._failures.guarded(self._tried(payload, limits, streaming=request.streaming))
-
-    @abstractmethod
-    def _missing_key(self) -> str | None:
-        """Return what to tell whoever has given no key, `None` if there is one or none is needed."""
 
     def _headers(self) -> Mapping[str, str]:
         """Return further headers, asked for before each request, and once more when one gets status 401.

@@ -17,6 +17,10 @@ _DEFAULT_PORT = 11434
 _DEFAULT_HOST = f"127.0.0.1:{_DEFAULT_PORT}"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _CLOUD_HOST = "ollama.com"
+_MISSING_KEY = (
+    f"{_CLOUD_HOST} needs a key: set OLLAMA_API_KEY, or give Ollama an api_key. "
+    "For a server of your own, set OLLAMA_HOST or base_url."
+)
 
 
 @provider("ollama")
@@ -48,17 +52,9 @@ class Ollama(HttpModel):
     ) -> None:
         url = base_url or _address(os.environ.get("OLLAMA_HOST") or _DEFAULT_HOST)
         key = api_key or os.environ.get("OLLAMA_API_KEY") or ""
-        self._lacks_key = not key and f"//{_CLOUD_HOST}" in url
+        missing = _MISSING_KEY if not key and f"//{_CLOUD_HOST}" in url else None
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        super().__init__(name, url, secrets=(key,), headers=headers, **settings)
-
-    def _missing_key(self) -> str | None:
-        if not self._lacks_key:
-            return None
-        return (
-            f"{_CLOUD_HOST} needs a key: set OLLAMA_API_KEY, or give Ollama an api_key. "
-            "For a server of your own, set OLLAMA_HOST or base_url."
-        )
+        super().__init__(name, url, secrets=(key,), headers=headers, missing_key=missing, **settings)
 
     def _path(self, *, streaming: bool) -> str:
         return "/api/chat"
