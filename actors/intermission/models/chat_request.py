@@ -6,9 +6,16 @@ from typing import Any, cast
 
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from intermission.errors import ModelError, ModelErrorKind
-from intermission.models.base import ModelRequest, ToolDeclaration
+from intermission.models.base import ModelRequest
 from intermission.models.plain_values import sendable
-from intermission.models.request_fields import callable_name, configured, json_text, plain_name
+from intermission.models.request_fields import (
+    callable_name,
+    configured,
+    function_tool,
+    json_text,
+    messages,
+    plain_name,
+)
 
 __all__ = ["RESERVED_FIELDS", "chat_request"]
 
@@ -60,14 +67,15 @@ def chat_request(model: str, request: ModelRequest, options: Mapping[str, Any]) 
         ModelError: The conversation holds something that this wire cannot carry, or the configuration a
             field that the runtime fills.
     """
-    body: dict[str, Any] = {"model": model, "messages": list(_messages(request)), **options}
+    said = messages(request, assistant=_assistant, response=_response, user=_user)
+    body: dict[str, Any] = {"model": model, "messages": list(said), **options}
     if request.generate_config:
         reserved = RESERVED_FIELDS if request.output_schema is None else RESERVED_FIELDS | {"response_format"}
         body |= configured(request, reserved)
     if request.output_schema is not None:
         body["response_format"] = _response_format(request.output_schema)
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = [function_tool(tool) for tool in request.tools]
     if request.streaming:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     return body
@@ -75,9 +83,8 @@ def chat_request(model: str, request: ModelRequest, options: Mapping[str, Any]) 
 
 def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
     name = plain_name(str(schema.get("title") or "")) or "answer"
-    strict = schema.get("type") == "object" and _is_strict(
-        schema
-    )  # a model that holds itself begins with $ref
+    # The root must be an object by its own words: a model that holds itself begins with $ref.
+    strict = schema.get("type") == "object" and _is_strict(schema)
     form = {"name": name, "schema": sendable(schema), "strict": strict}
     return {"type": "json_schema", "json_schema": form}
 
@@ -108,18 +115,6 @@ def _is_strict(schema: object) -> bool:
     if "items" in fields:
         inner.append(fields["items"])
     return all(map(_is_strict, inner))
-
-
-def _messages(request: ModelRequest) -> Iterator[dict[str, Any]]:
-    if request.instruction:
-        yield {"role": "system", "content": request.instruction}
-    for content in request.contents:
-        if content.role == "model":
-            yield from _assistant(content)
-        else:
-            # The responses come first: on this wire they follow the message with their calls directly.
-            yield from (_response(response) for response in content.function_responses)
-            yield from _user(content)
 
 
 def _assistant(content: Content) -> Iterator[dict[str, Any]]:
@@ -174,14 +169,3 @@ def _call(call: FunctionCall) -> dict[str, Any]:
 def _response(response: FunctionResponse) -> dict[str, Any]:
     text = json_text(response.response, f"the response of {response.name!r}")
     return {"role": "tool", "tool_call_id": response.id, "content": text}
-
-
-def _tool(tool: ToolDeclaration) -> dict[str, Any]:
-    return {
-        "type": "function",
-        "function": {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": sendable(tool.parameters),
-        },
-    }

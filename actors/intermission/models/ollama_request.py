@@ -6,9 +6,9 @@ from typing import Any, cast
 
 from intermission.content import Blob, Content, FunctionCall, FunctionResponse
 from intermission.errors import ModelError, ModelErrorKind
-from intermission.models.base import ModelRequest, ToolDeclaration
+from intermission.models.base import ModelRequest
 from intermission.models.plain_values import sendable
-from intermission.models.request_fields import callable_name, configured, json_text
+from intermission.models.request_fields import callable_name, configured, function_tool, json_text, messages
 
 __all__ = ["RESERVED_FIELDS", "ollama_request"]
 
@@ -37,7 +37,8 @@ def ollama_request(model: str, request: ModelRequest, options: Mapping[str, Any]
         ModelError: The conversation holds something that this wire cannot carry, or the configuration a
             field that the runtime fills.
     """
-    body: dict[str, Any] = {"model": model, "messages": list(_messages(request)), "stream": request.streaming}
+    said = messages(request, assistant=_assistant, response=_response, user=_user)
+    body: dict[str, Any] = {"model": model, "messages": list(said), "stream": request.streaming}
     further = dict(options)
     if request.generate_config:
         reserved = RESERVED_FIELDS if request.output_schema is None else RESERVED_FIELDS | {"format"}
@@ -50,20 +51,8 @@ def ollama_request(model: str, request: ModelRequest, options: Mapping[str, Any]
     if request.output_schema is not None:
         body["format"] = sendable(request.output_schema)
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = [function_tool(tool) for tool in request.tools]
     return body
-
-
-def _messages(request: ModelRequest) -> Iterator[dict[str, Any]]:
-    if request.instruction:
-        yield {"role": "system", "content": request.instruction}
-    for content in request.contents:
-        if content.role == "model":
-            yield from _assistant(content)
-        else:
-            # The responses come first: they follow the message with their calls directly.
-            yield from (_response(response) for response in content.function_responses)
-            yield from _user(content)
 
 
 def _assistant(content: Content) -> Iterator[dict[str, Any]]:
@@ -108,15 +97,4 @@ def _response(response: FunctionResponse) -> dict[str, Any]:
         "tool_name": callable_name(response.name),
         "tool_call_id": response.id,
         "content": json_text(response.response, f"the response of {response.name!r}"),
-    }
-
-
-def _tool(tool: ToolDeclaration) -> dict[str, Any]:
-    return {
-        "type": "function",
-        "function": {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": sendable(tool.parameters),
-        },
     }

@@ -2,17 +2,18 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeVar, cast
 
+from intermission.content import Content, FunctionResponse
 from intermission.errors import ModelError, ModelErrorKind
-from intermission.models.base import ModelRequest
+from intermission.models.base import ModelRequest, ToolDeclaration
 from intermission.models.plain_values import sendable
 
-__all__ = ["callable_name", "configured", "json_text", "plain_name", "turns"]
+__all__ = ["callable_name", "configured", "function_tool", "json_text", "messages", "plain_name", "turns"]
 
 PieceT = TypeVar("PieceT")
 
@@ -72,3 +73,41 @@ def turns(said: Iterable[tuple[str, list[PieceT]]]) -> Iterator[tuple[str, list[
     """
     for role, messages in groupby((message for message in said if message[1]), itemgetter(0)):
         yield role, [piece for _, pieces in messages for piece in pieces]
+
+
+def messages(
+    request: ModelRequest,
+    *,
+    assistant: Callable[[Content], Iterable[dict[str, Any]]],
+    response: Callable[[FunctionResponse], dict[str, Any]],
+    user: Callable[[Content], Iterable[dict[str, Any]]],
+) -> Iterator[dict[str, Any]]:
+    """Yield the messages of a conversation as chat completions and their relatives order them.
+
+    Args:
+        request: What is asked.
+        assistant: Gives what the model has said, as messages.
+        response: Gives a message with the response to a call.
+        user: Gives what the user says beside responses, as messages.
+    """
+    if request.instruction:
+        yield {"role": "system", "content": request.instruction}
+    for content in request.contents:
+        if content.role == "model":
+            yield from assistant(content)
+        else:
+            # The responses come first: on these wires they follow the message with their calls directly.
+            yield from map(response, content.function_responses)
+            yield from user(content)
+
+
+def function_tool(tool: ToolDeclaration) -> dict[str, Any]:
+    """Return a tool as chat completions and their relatives declare it."""
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": sendable(tool.parameters),
+        },
+    }
