@@ -157,8 +157,8 @@ class AgentStream:
     def _work(self) -> None:
         try:
             error = self._give_events()
-            result = turns.outcome(self._turn) if error is None else LlmResult[TurnResult].failure(error)
-            turns.outcome(self._turn)  # the end of the turn comes first
+            ended = turns.outcome(self._turn)  # it comes first, whatever the stream ends with
+            result = ended if error is None else LlmResult[TurnResult].failure(error)
             if not self._fatal:
                 self._give_end(result)
             self._result = result
