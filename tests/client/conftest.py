@@ -1,33 +1,15 @@
-"""What tests of clients have: a server and a client of it, and a scope on a manual clock."""
+"""What tests of clients have: see `surroundings`, and a server and a client of it."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from intermission import CancelScope
 from intermission.client import LlmClient
 from intermission.models import ChatCompletions
-from intermission.testing import ManualClock, ModelServer
-from scopes import hosted
+from intermission.testing import ModelServer
+from surroundings import bare_environment, clock, scope
 
-
-@pytest.fixture(autouse=True)
-def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture(autouse=True)
-def surroundings(clock: ManualClock) -> Iterator[CancelScope]:
-    """Cover the test by a scope, so that time limits follow the manual clock and none passes by itself."""
-    with hosted(clock) as host, CancelScope.child_of(None, host=host) as scope:
-        yield scope
+__all__ = ["bare_environment", "client", "clock", "model", "scope", "server"]
 
 
 @pytest.fixture
