@@ -1,6 +1,7 @@
 """After whatever ended a run, a service that refuses illegal histories takes the session's next request."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -8,6 +9,7 @@ from apps import KEY
 from intermission import App, EventsCompactionConfig, LlmAgent, Runner
 from intermission.models.http_model import HttpModel
 from intermission.testing import Cut, Gate, ModelServer, calls, silent, stream
+from intermission.testing.server_state import AnyReply
 from intermission_storage import MemoryEventLog
 from providers import PROVIDERS, Provider
 
@@ -47,11 +49,16 @@ def test_a_session_whose_run_was_cancelled_in_a_tool_goes_on(provider: Provider)
     )
 
 
+# Each test has a gate of its own: a server opens those of its replies when it closes.
 @pytest.mark.parametrize(
-    "reply", [silent("answer"), stream("half", Gate())], ids=["before the answer", "within it"]
+    "reply",
+    [lambda: silent("answer"), lambda: stream("half", Gate())],
+    ids=["before the answer", "within it"],
 )
-def test_a_session_whose_run_was_cancelled_in_a_model_call_goes_on(provider: Provider, reply: object) -> None:
-    with ModelServer(reply, "Here I am.") as server:  # type: ignore[arg-type]  # one of the server's replies
+def test_a_session_whose_run_was_cancelled_in_a_model_call_goes_on(
+    provider: Provider, reply: Callable[[], AnyReply]
+) -> None:
+    with ModelServer(reply(), "Here I am.") as server:
         app = App("talks", LlmAgent("agent", model(provider, server)))
         with Runner(app, log=MemoryEventLog()) as runner:
             run = runner.run(**KEY, message="Hello").start()
